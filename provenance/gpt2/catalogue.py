@@ -1,0 +1,35 @@
+"""GPT-2's catalogue: every named intermediate of the forward pass, in order of computation."""
+
+from collections.abc import Mapping
+
+from provenance.catalogue import Axis, Catalogue
+from provenance.gpt2.operations import OPERATIONS
+from provenance.gpt2.rows_attention import ATTENTION
+from provenance.gpt2.rows_mlp import MLP
+from provenance.gpt2.rows_model import EMBEDDING, OUTPUT
+from provenance.gpt2.rows_qkv import QKV
+
+AXES = (
+    Axis("B", "batch", "prompts run together"),
+    Axis("T", "", "tokens of this step: the prompt's in the prefill, 1 in a decode step", decode="1"),
+    Axis("S", "", "keys: past tokens and this step's", decode="P+1"),
+    Axis("P", "", "past tokens, held in the KV cache"),
+    Axis("B·T", "", "batch and tokens on one axis", decode="B"),
+    Axis("d", "d", "channels of the residual stream"),
+    Axis("3d", "3d", "queries, keys and values side by side"),
+    Axis("m", "mlp", "hidden units of the MLP"),
+    Axis("H", "head", "attention heads"),
+    Axis("hd", "head_dim", "channels of one head"),
+    Axis("V", "vocab", "tokens of the vocabulary"),
+    Axis("C", "context", "positions of the longest context"),
+    Axis("L", "layer", "transformer blocks"),
+    Axis("2", "k/v", "keys, then values"),
+    Axis("1", "", "an axis of one"),
+)
+
+CATALOGUE = Catalogue("gpt2", (*EMBEDDING, *QKV, *ATTENTION, *MLP, *OUTPUT), OPERATIONS, AXES)
+
+GPT2_SMALL: Mapping[str, int] = {
+    "d": 768, "3d": 2304, "m": 3072, "H": 12, "hd": 64, "V": 50257, "C": 1024, "L": 12, "2": 2, "1": 1,
+}  # fmt: skip
+"""The axes of `gpt2`, for pages that show the architecture without a trace."""
