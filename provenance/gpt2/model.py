@@ -1,0 +1,170 @@
+"""GPT-2 in PyTorch, with a tap at every intermediate that OpenAI's code names.
+
+Follows openai/gpt-2 src/model.py (revision 9b63575ef427), operation by operation and in its
+order; the lines are cited by the catalogue. Without a tap it is a plain forward pass.
+
+Axes: B batch, T tokens of this step, P past tokens, S = P + T keys, d channels of the residual
+stream, H heads, h = d / H channels of a head, m hidden units of the MLP, V vocabulary.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.functional import gelu
+
+from provenance.gpt2.catalogue import CATALOGUE
+from provenance.gpt2.config import Config
+from provenance.model import Kept, ModelInfo, Tap
+from provenance.names import Address
+
+MASKED = 1e10
+"""What is subtracted from the score of a key that the query may not see."""
+
+
+def _untapped(_: str, tensor: Tensor) -> Tensor:
+    return tensor
+
+
+class GPT2:
+    """A GPT-2 whose weights are named by the places at which they are tapped (`h.0.ln_1.g`)."""
+
+    catalogue = CATALOGUE
+
+    def __init__(self, config: Config, weights: Mapping[str, Tensor], info: ModelInfo) -> None:
+        self.config = config
+        self.weights = weights
+        self.info = info
+        self.constants: Mapping[str, int] = config.constants
+        self.layers = config.n_layer
+        self.context = config.n_ctx
+        self.vocabulary = config.n_vocab
+
+    @torch.inference_mode()
+    def forward(
+        self, tokens: Tensor, past: Sequence[Tensor] | None = None, tap: Tap | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Logits (B, T, V) and each layer's new keys and values (B, 2, H, T, h) of tokens (B, T).
+
+        `past` holds each layer's earlier keys and values (B, 2, H, P, h).
+        """
+        past_length = past[0].shape[-2] if past else 0
+        x = self._embed(tokens, past_length, past, tap or _untapped)
+        presents = []
+        for layer in range(self.layers):
+            x, present = self._block(layer, x, past[layer] if past else None, tap or _untapped)
+            presents.append(present)
+        return self._output(x, presents, tap or _untapped), presents
+
+    # --- the pass itself, from bottom to top ---
+
+    def _embed(self, tokens: Tensor, past_length: int, past: Sequence[Tensor] | None, tap: Tap) -> Tensor:
+        tokens = tap("tokens", tokens)  # (B, T)
+        if past and tap is not _untapped:
+            tap("past", torch.stack(list(past), dim=1))  # (B, L, 2, H, P, h)
+        wpe = tap("wpe", self.weights["wpe"])  # (C, d)
+        wte = tap("wte", self.weights["wte"])  # (V, d)
+        by_token = tap("embed.tokens", wte[tokens])  # (B, T, d)
+        batch, length = tokens.shape
+        numbers = torch.arange(past_length, past_length + length, device=tokens.device)
+        positions = tap("positions", numbers.expand(batch, length))  # (B, T)
+        by_position = tap("embed.positions", wpe[positions])  # (B, T, d)
+        return tap("embed.h", by_token + by_position)
+
+    def _block(self, layer: int, x: Tensor, past: Tensor | None, tap: Tap) -> tuple[Tensor, Tensor]:
+        at = f"h.{layer}"
+        if past is not None:
+            past = tap(f"{at}.past", past)
+        a, present = self._attention(f"{at}.attn", self._norm(f"{at}.ln_1", x, tap), past, tap)
+        x = tap(f"{at}.resid_mid", x + a)  # (B, T, d)
+        m = self._mlp(f"{at}.mlp", self._norm(f"{at}.ln_2", x, tap), tap)
+        return tap(f"{at}.resid_post", x + m), present
+
+    def _norm(self, at: str, x: Tensor, tap: Tap) -> Tensor:
+        g, b = tap(f"{at}.g", self.weights[f"{at}.g"]), tap(f"{at}.b", self.weights[f"{at}.b"])  # (d)
+        u = tap(f"{at}.u", x.mean(dim=-1, keepdim=True))  # (B, T, 1)
+        s = tap(f"{at}.s", (x - u).square().mean(dim=-1, keepdim=True))  # (B, T, 1)
+        normalized = tap(f"{at}.normalized", (x - u) * torch.rsqrt(s + self.config.epsilon))
+        return tap(f"{at}.out", normalized * g + b)  # (B, T, d)
+
+    def _linear(self, at: str, x: Tensor, tap: Tap) -> Tensor:
+        w = tap(f"{at}.w", self.weights[f"{at}.w"])  # (1, in, out)
+        b = tap(f"{at}.b", self.weights[f"{at}.b"])  # (out)
+        return torch.addmm(b, x.reshape(-1, x.shape[-1]), w[0]).view(*x.shape[:-1], -1)
+
+    def _attention(self, at: str, x: Tensor, past: Tensor | None, tap: Tap) -> tuple[Tensor, Tensor]:
+        c = tap(f"{at}.c_attn.c", self._linear(f"{at}.c_attn", x, tap))  # (B, T, 3d)
+        by_head = c.view(*x.shape[:-1], 3, self.config.n_head, -1).permute(2, 0, 3, 1, 4)  # (3, B, H, T, h)
+        q, k, v = (tap(f"{at}.{name}", part) for name, part in zip("qkv", by_head, strict=True))
+        present = tap(f"{at}.present", torch.stack((k, v), dim=1))  # (B, 2, H, T, h)
+        if past is not None:
+            pk, pv = (tap(f"{at}.p{name}", part) for name, part in zip("kv", past.unbind(1), strict=True))
+            k = tap(f"{at}.k_all", torch.cat((pk, k), dim=-2))  # (B, H, S, h)
+            v = tap(f"{at}.v_all", torch.cat((pv, v), dim=-2))
+        pattern = self._pattern(at, q, k, tap)
+        context = tap(f"{at}.context", pattern @ v)  # (B, H, T, h)
+        merged = tap(f"{at}.merged", context.transpose(1, 2).flatten(2))  # (B, T, d)
+        return tap(f"{at}.out", self._linear(f"{at}.c_proj", merged, tap)), present
+
+    def _pattern(self, at: str, q: Tensor, k: Tensor, tap: Tap) -> Tensor:
+        w = tap(f"{at}.scores_raw", q @ k.transpose(-1, -2))  # (B, H, T, S)
+        w = tap(f"{at}.scores", w * self.config.head_dim**-0.5)
+        b = self._mask(f"{at}.mask", w, tap)  # (1, 1, T, S)
+        w = tap(f"{at}.scores_masked", w * b - MASKED * (1 - b))
+        x = tap(f"{at}.softmax.x", w - w.amax(dim=-1, keepdim=True))
+        ex = tap(f"{at}.softmax.ex", x.exp())
+        return tap(f"{at}.pattern", ex / ex.sum(dim=-1, keepdim=True))
+
+    def _mask(self, at: str, w: Tensor, tap: Tap) -> Tensor:
+        queries, keys = w.shape[-2:]
+        i = tap(f"{at}.i", torch.arange(queries, device=w.device).unsqueeze(1))  # (T, 1)
+        j = tap(f"{at}.j", torch.arange(keys, device=w.device))  # (S)
+        m = tap(f"{at}.m", i >= j - keys + queries)  # (T, S)
+        b = tap(f"{at}.b", m.to(w.dtype))
+        return tap(f"{at}.broadcast", b.view(1, 1, queries, keys))
+
+    def _mlp(self, at: str, x: Tensor, tap: Tap) -> Tensor:
+        c = tap(f"{at}.c_fc.c", self._linear(f"{at}.c_fc", x, tap))  # (B, T, m)
+        h = tap(f"{at}.h", gelu(c, approximate="tanh"))
+        return tap(f"{at}.h2", self._linear(f"{at}.c_proj", h, tap))  # (B, T, d)
+
+    def _output(self, x: Tensor, presents: Sequence[Tensor], tap: Tap) -> Tensor:
+        if tap is not _untapped:
+            tap("presents", torch.stack(list(presents), dim=1))  # (B, L, 2, H, T, h)
+        h = self._norm("ln_f", x, tap)
+        flat = tap("h_flat", h.reshape(-1, h.shape[-1]))  # (B·T, d)
+        logits = tap("logits_flat", flat @ self.weights["wte"].T)  # (B·T, V)
+        return tap("logits", logits.view(*x.shape[:-1], -1))  # (B, T, V)
+
+    # --- the pass in segments, as the recorder runs and replays it ---
+
+    @property
+    def segments(self) -> Sequence[str]:
+        """The embedding, each block, the output."""
+        return ("embed", *(f"h.{layer}" for layer in range(self.layers)), "output")
+
+    def segment_of(self, address: Address) -> str:
+        """The segment inside which a tensor is computed."""
+        if address.layer is not None:
+            return f"h.{address.layer}"
+        return "embed" if CATALOGUE.row(address.site).group == ("Model", "Embedding") else "output"
+
+    @torch.inference_mode()
+    def run(self, segment: str, step: Kept, earlier: Sequence[Kept], tap: Tap | None = None) -> dict[str, Tensor]:
+        """Run one segment; returns `embed.h`, a block's output and present, or the logits."""
+        tap = tap or _untapped
+        if segment == "embed":
+            tapped = range(self.layers) if earlier and tap is not _untapped else ()
+            past = [self._past(layer, earlier) for layer in tapped]
+            past_length = sum(kept["tokens"].shape[1] for kept in earlier)
+            return {"embed.h": self._embed(step["tokens"], past_length, past, tap)}
+        if segment == "output":
+            presents = [step[f"h.{layer}.attn.present"] for layer in range(self.layers)]
+            return {"logits": self._output(step[f"h.{self.layers - 1}.resid_post"], presents, tap)}
+        layer = int(segment.removeprefix("h."))
+        x = step[f"h.{layer - 1}.resid_post"] if layer else step["embed.h"]
+        x, present = self._block(layer, x, self._past(layer, earlier) if earlier else None, tap)
+        return {f"{segment}.attn.present": present, f"{segment}.resid_post": x}
+
+    def _past(self, layer: int, earlier: Sequence[Kept]) -> Tensor:
+        return torch.cat([step[f"h.{layer}.attn.present"] for step in earlier], dim=-2)

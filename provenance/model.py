@@ -1,0 +1,61 @@
+"""What the recorder needs of a model, whatever family it belongs to.
+
+A model runs in *segments*, one after the other: for GPT-2 the embedding, each block, the output.
+What enters and leaves a segment is *kept* by the trace; everything inside it can be had again by
+running that segment alone. Tensors are named by their place: an address without its step.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from provenance.catalogue import Catalogue
+from provenance.names import Address
+
+Tap = Callable[[str, torch.Tensor], torch.Tensor]
+"""Called with a place and its tensor; what it returns is what the model goes on with."""
+
+Kept = Mapping[str, torch.Tensor]
+"""The tensors of one step that a trace keeps, by place."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """Which model made a trace: enough to load it again and to know whether it is the same.
+
+    `weights_sha256` identifies the values of all parameters; `origin` says in words where they
+    came from; `trained` is False for seeded random weights.
+    """
+
+    name: str
+    family: str
+    config: Mapping[str, int | float | str]
+    weights_sha256: str
+    origin: str
+    trained: bool
+    dtype: str
+
+
+class Model(Protocol):
+    """A model that can be recorded and replayed segment by segment."""
+
+    info: ModelInfo
+    catalogue: Catalogue
+    constants: Mapping[str, int]
+    layers: int
+    context: int
+    vocabulary: int
+
+    @property
+    def segments(self) -> Sequence[str]:
+        """The segments in the order in which they run."""
+
+    def segment_of(self, address: Address) -> str:
+        """The segment inside which a tensor is computed."""
+
+    def run(
+        self, segment: str, step: Kept, earlier: Sequence[Kept], tap: Tap | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Run one segment from what `step` keeps so far; returns what it hands to later segments."""

@@ -1,0 +1,180 @@
+"""Recording a model's run, and giving back every tensor of it.
+
+Recording keeps little: what enters and leaves each segment. Any other tensor is computed again
+by running its segment alone, from exactly the inputs it had, under the same number of threads.
+What such a replay hands on is compared with what was kept, bit for bit.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from provenance.catalogue import Catalogue, Kind
+from provenance.errors import InvalidPrompt, OutOfRange, PromptTooLong
+from provenance.model import Model
+from provenance.names import Address
+from provenance.prompt import Prompt
+from provenance.trace import Recipe, TokenRecord, Trace
+
+Progress = Callable[[int, int], None]
+"""Called with the number of segments done and the number of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Whether a replay handed on what the recording kept.
+
+    `largest_difference` is 0.0 where all of it is equal bit for bit. `compared` counts the
+    tensors that were compared; 0 for a segment whose results no trace keeps.
+    """
+
+    compared: int
+    bit_for_bit: bool
+    largest_difference: float
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """All tensors of one segment at one step, by place, and the check of the replay."""
+
+    tensors: Mapping[str, torch.Tensor]
+    check: Check
+    bytes: int
+
+
+def plan(
+    model: Model,
+    prompt: Prompt,
+    *,
+    steps: int = 0,
+    temperature: float = 0.0,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Recipe:
+    """What a recording will be, with its id, before it runs.
+
+    Raises InvalidPrompt for ids outside the vocabulary and PromptTooLong with the counts.
+    """
+    if not prompt.tokens:
+        raise InvalidPrompt("The prompt is empty.", hint="Give at least one token of text.")
+    outside = [id for id in prompt.ids if not 0 <= id < model.vocabulary]
+    if outside:
+        raise InvalidPrompt(f"Token id {outside[0]} lies outside this model's vocabulary of {model.vocabulary}.")
+    if len(prompt.tokens) + steps > model.context:
+        raise PromptTooLong(len(prompt.tokens), steps, model.context)
+    return Recipe(
+        model=model.info,
+        text=prompt.text,
+        tokens=tuple(TokenRecord.of(token) for token in prompt.tokens),
+        steps=steps,
+        temperature=temperature,
+        seed=seed,
+        threads=threads or torch.get_num_threads(),
+        torch=torch.__version__,
+    )
+
+
+@torch.inference_mode()
+def record(
+    model: Model, recipe: Recipe, progress: Progress | None = None
+) -> tuple[tuple[int, ...], dict[str, torch.Tensor]]:
+    """Run a recipe: the ids chosen at the end of each step, and the kept tensors by address."""
+    torch.set_num_threads(recipe.threads)
+    generator = torch.Generator().manual_seed(recipe.seed)
+    chosen: list[int] = []
+    steps: list[dict[str, torch.Tensor]] = []
+    done, total = 0, len(model.segments) * (recipe.steps + 1)
+    for step in range(recipe.steps + 1):
+        ids = [chosen[-1]] if step else [token.id for token in recipe.tokens]
+        kept = {"tokens": torch.tensor([ids])}
+        for segment in model.segments:
+            kept |= model.run(segment, kept, steps)
+            done += 1
+            if progress:
+                progress(done, total)
+        chosen.append(_choose(kept.pop("logits")[0, -1], recipe.temperature, generator))
+        steps.append(kept)
+    named = {
+        str(Address.parse(f"{place}@{step}")): tensor
+        for step, kept in enumerate(steps)
+        for place, tensor in kept.items()
+    }
+    return tuple(chosen), named
+
+
+def _choose(logits: torch.Tensor, temperature: float, generator: torch.Generator) -> int:
+    """The next token from logits (V): the largest, or drawn at a temperature over 0."""
+    if not temperature:
+        return int(logits.argmax())
+    odds = torch.softmax(logits.double() / temperature, dim=-1)
+    return int(torch.multinomial(odds, 1, generator=generator))
+
+
+class Replayer:
+    """Gives back any tensor of a trace, and keeps recent segments within a budget of bytes."""
+
+    def __init__(self, budget_bytes: int = 1 << 30) -> None:
+        self.budget_bytes = budget_bytes
+        self._cache: OrderedDict[tuple[str, int, str], Replayed] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def tensor(self, model: Model, trace: Trace, address: Address) -> torch.Tensor:
+        """One tensor of a trace. Raises UnknownSite, or OutOfRange for what the trace lacks."""
+        check_address(model.catalogue, trace, address)
+        if str(address) in trace.tensors:
+            return trace.tensors[str(address)]
+        return self.segment(model, trace, address).tensors[address.place]
+
+    def segment(self, model: Model, trace: Trace, address: Address) -> Replayed:
+        """All tensors of the segment in which an address lies."""
+        segment = model.segment_of(address)
+        key = (trace.id, address.step, segment)
+        with self._lock:
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+        replayed = replay(model, trace, segment, address.step)
+        with self._lock:
+            self._cache[key] = replayed
+            while len(self._cache) > 1 and sum(r.bytes for r in self._cache.values()) > self.budget_bytes:
+                self._cache.popitem(last=False)
+        return replayed
+
+
+def check_address(catalogue: Catalogue, trace: Trace, address: Address) -> None:
+    """Raise UnknownSite or OutOfRange where a trace has no such tensor."""
+    row = catalogue.row(address.site)
+    trace.check(step=address.step, layer=address.layer)
+    if not row.steps.cover(address.step):
+        raise OutOfRange(
+            f"{address.place} does not exist in step {address.step}: it exists in {row.steps.value}.",
+            hint=f"Ask for step {1 if address.step == 0 else 0}." if trace.last_step or address.step else
+            "Record the prompt with at least one decode step.",
+        )  # fmt: skip
+
+
+@torch.inference_mode()
+def replay(model: Model, trace: Trace, segment: str, step: int) -> Replayed:
+    """Run one segment of a trace again, with every tensor tapped, and check what it hands on."""
+    torch.set_num_threads(trace.recipe.threads)
+    tensors: dict[str, torch.Tensor] = {}
+
+    def tap(place: str, tensor: torch.Tensor) -> torch.Tensor:
+        tensors[place] = tensor
+        return tensor
+
+    kept = trace.kept(step)
+    handed_on = model.run(segment, kept, trace.earlier(step), tap)
+    pairs = [(tensor, kept[place]) for place, tensor in handed_on.items() if place in kept]
+    equal = all(torch.equal(ours, theirs) for ours, theirs in pairs)
+    largest = 0.0 if equal else max(float((a.double() - b.double()).abs().max()) for a, b in pairs)
+    rows = model.catalogue.rows
+    size = sum(
+        tensor.nbytes
+        for place, tensor in tensors.items()
+        if rows[Address.parse(place).site].kind is not Kind.PARAMETER
+    )
+    return Replayed(tensors, Check(len(pairs), equal, largest), size)

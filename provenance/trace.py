@@ -1,0 +1,167 @@
+"""Traces: what was run, and the tensors kept from it.
+
+A `Recipe` is everything that determines a run; its hash is the trace's id. A `Trace` is the
+recipe with its results: the generated tokens, and for each step the few tensors from which every
+other one can be computed again.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+
+from provenance.errors import OutOfRange
+from provenance.model import Kept, ModelInfo
+from provenance.names import Address
+from provenance.prompt import Prompt, Token
+
+FORMAT = 1
+"""Version of the stored form. A reader refuses a version that it does not know."""
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class Frozen(BaseModel):
+    """Base of the stored records: immutable, no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TokenRecord(Frozen):
+    """A token as JSON: its id, and its bytes in hexadecimal."""
+
+    id: Count
+    hex: str
+
+    @classmethod
+    def of(cls, token: Token) -> "TokenRecord":
+        """The record of a token."""
+        return cls(id=token.id, hex=token.bytes.hex())
+
+    @property
+    def token(self) -> Token:
+        """The token of a record."""
+        return Token(self.id, bytes.fromhex(self.hex))
+
+
+class Recipe(Frozen):
+    """Everything that determines a trace, and its id.
+
+    `temperature` 0 takes the most likely token at each step and does not use `seed`. `threads` is
+    torch's thread count: another count can change the last bits of a product.
+    """
+
+    model: ModelInfo
+    text: str | None
+    tokens: tuple[TokenRecord, ...]
+    steps: Count
+    temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    seed: int = 0
+    device: str = "cpu"
+    threads: Annotated[int, Field(ge=1)]
+    torch: str
+
+    @cached_property
+    def id(self) -> str:
+        """32 hexadecimal digits: the hash of what determines the run. Names and texts do not."""
+        deciding = self.model_dump(mode="json", exclude={"text", "model", "tokens"})
+        if not self.temperature:
+            deciding["seed"] = 0
+        deciding |= {
+            "format": FORMAT,
+            "tokens": [token.id for token in self.tokens],
+            "model": [
+                self.model.name,
+                self.model.family,
+                dict(self.model.config),
+                self.model.weights_sha256,
+                self.model.dtype,
+            ],
+        }
+        return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:32]
+
+    @cached_property
+    def prompt(self) -> Prompt:
+        """The prompt that was run."""
+        return Prompt(self.text, tuple(token.token for token in self.tokens))
+
+
+class Record(Frozen):
+    """A trace as JSON, beside the file of its tensors.
+
+    `generated` has one token for each decode step and one more: what the last step predicts.
+    """
+
+    format: int = FORMAT
+    recipe: Recipe
+    generated: tuple[TokenRecord, ...]
+    created_at: str
+    tensors_sha256: str
+    tensors_bytes: Count
+
+
+class Trace:
+    """A recorded run: its record, and the kept tensors by address."""
+
+    def __init__(self, record: Record, tensors: Mapping[str, torch.Tensor]) -> None:
+        self.record = record
+        self.recipe = record.recipe
+        self.tensors = tensors
+
+    @property
+    def id(self) -> str:
+        """The recipe's id."""
+        return self.recipe.id
+
+    @property
+    def last_step(self) -> int:
+        """The last step; step 0 is the prefill."""
+        return self.recipe.steps
+
+    @property
+    def layers(self) -> int:
+        """Number of blocks, 0 for a model without."""
+        return int(self.recipe.model.config.get("n_layer", 0))
+
+    @cached_property
+    def generated(self) -> tuple[Token, ...]:
+        """The token chosen at the end of each step."""
+        return tuple(token.token for token in self.record.generated)
+
+    def tokens_of(self, step: int) -> tuple[Token, ...]:
+        """The tokens that a step runs: the prompt in the prefill, one in a decode step."""
+        self.check(step=step)
+        return self.generated[step - 1 : step] if step else self.recipe.prompt.tokens
+
+    def kept(self, step: int) -> Kept:
+        """The kept tensors of one step, by place."""
+        self.check(step=step)
+        addresses = ((Address.parse(name), tensor) for name, tensor in self.tensors.items())
+        return {address.place: tensor for address, tensor in addresses if address.step == step}
+
+    def earlier(self, step: int) -> list[Kept]:
+        """The kept tensors of all steps before one."""
+        return [self.kept(before) for before in range(step)]
+
+    def check(self, *, step: int = 0, layer: int | None = None) -> None:
+        """Raise OutOfRange for a step or layer that this trace does not have."""
+        if not 0 <= step <= self.last_step:
+            raise OutOfRange(
+                f"Trace {self.id[:12]} has no step {step}.",
+                hint=f"It has steps 0 (prefill) to {self.last_step}."
+                if self.last_step
+                else "It has step 0 (prefill) only.",
+            )
+        if layer is not None and not 0 <= layer < self.layers:
+            raise OutOfRange(
+                f"Trace {self.id[:12]} has no layer {layer}.",
+                hint=f"Its model has layers 0 to {self.layers - 1}.",
+            )
+
+    def __repr__(self) -> str:
+        model: Any = self.recipe.model
+        return f"<Trace {self.id[:12]} {model.name} {len(self.recipe.tokens)}+{self.last_step} tokens>"
