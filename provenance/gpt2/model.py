@@ -49,7 +49,7 @@ class GPT2:
         `past` holds each layer's earlier keys and values (B, 2, H, P, h).
         """
         past_length = past[0].shape[-2] if past else 0
-        x = self._embed(tokens, past_length, past, tap or _untapped)
+        x = self._embed(tokens, past_length, tap or _untapped)
         presents = []
         for layer in range(self.layers):
             x, present = self._block(layer, x, past[layer] if past else None, tap or _untapped)
@@ -58,10 +58,8 @@ class GPT2:
 
     # --- the pass itself, from bottom to top ---
 
-    def _embed(self, tokens: Tensor, past_length: int, past: Sequence[Tensor] | None, tap: Tap) -> Tensor:
+    def _embed(self, tokens: Tensor, past_length: int, tap: Tap) -> Tensor:
         tokens = tap("tokens", tokens)  # (B, T)
-        if past and tap is not _untapped:
-            tap("past", torch.stack(list(past), dim=1))  # (B, L, 2, H, P, h)
         wpe = tap("wpe", self.weights["wpe"])  # (C, d)
         wte = tap("wte", self.weights["wte"])  # (V, d)
         by_token = tap("embed.tokens", wte[tokens])  # (B, T, d)
@@ -154,10 +152,8 @@ class GPT2:
         """Run one segment; returns `embed.h`, a block's output and present, or the logits."""
         tap = tap or _untapped
         if segment == "embed":
-            tapped = range(self.layers) if earlier and tap is not _untapped else ()
-            past = [self._past(layer, earlier) for layer in tapped]
             past_length = sum(kept["tokens"].shape[1] for kept in earlier)
-            return {"embed.h": self._embed(step["tokens"], past_length, past, tap)}
+            return {"embed.h": self._embed(step["tokens"], past_length, tap)}
         if segment == "output":
             presents = [step[f"h.{layer}.attn.present"] for layer in range(self.layers)]
             return {"logits": self._output(step[f"h.{self.layers - 1}.resid_post"], presents, tap)}
