@@ -1,0 +1,53 @@
+"""The model families: what each one's catalogue, witnesses and equations are.
+
+Everything that is not a family's own asks here, and knows no family by name.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provenance.catalogue import Catalogue
+from provenance.gpt2 import witnesses as gpt2
+from provenance.gpt2.catalogue import CATALOGUE as GPT2_CATALOGUE
+from provenance.gpt2.equations import EQUATIONS, Inputs
+from provenance.model import Model
+from provenance.witness.testimony import Witness
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A model family as `verify` needs it.
+
+    `compared_where_visible` names for score-like sites the boolean site whose True cells are
+    compared: implementations fill masked cells differently. `equation` recomputes a site from its
+    recorded inputs in float64, or returns None where it is no computation.
+    """
+
+    catalogue: Catalogue
+    witnesses: tuple[Witness, ...]
+    compared_where_visible: Mapping[str, str]
+    equation: Callable[[Model, str, Mapping[str, tuple[Array, ...]]], Array | None]
+
+
+def _gpt2_equation(model: Model, site: str, arrays: Mapping[str, tuple[Array, ...]]) -> Array | None:
+    equation = EQUATIONS.get(site)
+    if equation is None:
+        return None
+    return equation(Inputs(arrays, model.constants, float(model.info.config["epsilon"])))
+
+
+_VISIBLE = "h.attn.mask.m"
+
+FAMILIES: Mapping[str, Family] = {
+    "gpt2": Family(
+        GPT2_CATALOGUE,
+        gpt2.WITNESSES,
+        {"h.attn.scores_masked": _VISIBLE, "h.attn.softmax.x": _VISIBLE},
+        _gpt2_equation,
+    ),
+}

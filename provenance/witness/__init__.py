@@ -1,0 +1,1 @@
+"""Runs cited source files themselves and reports what their code computed, line by line."""
