@@ -1,7 +1,6 @@
 """What every tensor is: the types of the catalogue, and how it is asked.
 
-A model family fills a `Catalogue` with rows (`Intermediate`) and operations; this module knows
-nothing about any particular model. It is plain data: no torch, no files, no network.
+A model family fills a `Catalogue` with rows (`Intermediate`) and operations. It is plain data.
 """
 
 import difflib
@@ -70,10 +69,8 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where the cited file itself holds the value: the function, line and expression.
-
-    `kind` is `assign`, `return`, `argument` or `call`; `caller` is the line of the call, where
-    the function is called from several places.
+    """Where the cited file holds the value: function, line, expression, and how (`assign`, `return`,
+    `argument` or `call`). `caller` is the line of the call, where there are several.
     """
 
     function: str
@@ -106,12 +103,16 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What turns intermediates into intermediates, with its direct evidence. `formula` is LaTeX."""
+    """What turns intermediates into intermediates, with its direct evidence. `formula` is LaTeX.
+
+    `difference` says in one sentence what the cited sources do differently here.
+    """
 
     id: str
     title: str
     formula: str
     evidence: tuple[Evidence, ...]
+    difference: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +197,9 @@ class Catalogue:
 
     def row(self, site: str) -> Intermediate:
         """The row of a site. Raises UnknownSite with near matches."""
-        if site not in self.rows:
-            raise UnknownSite(site, self.near(site))
-        return self.rows[site]
+        if row := self.rows.get(site):
+            return row
+        raise UnknownSite(site, self.near(site))
 
     def near(self, text: str) -> tuple[str, ...]:
         """Sites whose name, title or last part is close to the text, best first."""
@@ -219,8 +220,8 @@ class Catalogue:
     def consumers(self, site: str) -> tuple[Operation, ...]:
         """Operations that read a site, its own producer left out, in order of computation."""
         own = self.row(site).operation
-        ids = dict.fromkeys(row.operation for row in self.readers(site) if row.operation != own)
-        return tuple(self.operations[id] for id in ids)
+        readers = dict.fromkeys(row.operation for row in self.readers(site))
+        return tuple(self.operations[id] for id in readers if id != own)
 
     def context(self, site: str) -> tuple[Context, ...]:
         """The evidence shown with a tensor: its producer's, then its consumers'."""
@@ -233,8 +234,7 @@ class Catalogue:
     def inputs_of(self, address: Address, layers: int) -> tuple[Address, ...]:
         """The tensors that an address is computed from, in a model of that many layers."""
         row = self.row(address.site)
-        found = (a for read in row.inputs for a in _reach(read, address, layers))
-        return tuple(dict.fromkeys(found))
+        return tuple(dict.fromkeys(a for read in row.inputs for a in _reach(read, address, layers)))
 
     def readers_of(self, address: Address, layers: int, last_step: int) -> tuple[Address, ...]:
         """The tensors that are computed from an address, in order of computation."""
@@ -263,12 +263,10 @@ class Catalogue:
 
     def group(self, address: str) -> Group:
         """A group by its slug. Raises UnknownSite."""
-        for top in self.tree:
-            for group in top.walk():
-                if group.slug == address:
-                    return group
-        slugs = tuple(group.slug for top in self.tree for group in top.walk())
-        raise UnknownSite(address, tuple(difflib.get_close_matches(address, slugs, n=3)))
+        groups = {group.slug: group for top in self.tree for group in top.walk()}
+        if found := groups.get(address):
+            return found
+        raise UnknownSite(address, tuple(difflib.get_close_matches(address, groups, n=3)))
 
     def shape(self, row: Intermediate, constants: Mapping[str, int], *, decode: bool = False) -> str:
         """A symbolic shape with named axes: `[B batch, T, 768 d]`; in a decode step T is 1."""

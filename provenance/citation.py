@@ -5,6 +5,7 @@ the anchor that must stand there. A `Citation` is one or more spans of one pin.
 Everything here is plain data; bytes come from `provenance.sources`.
 """
 
+import re
 from dataclasses import dataclass
 
 from provenance.errors import InvalidInput
@@ -58,7 +59,7 @@ class Pin:
     license: str
 
     def __post_init__(self) -> None:
-        if len(self.revision) != 40 or not self.blobs:
+        if not re.fullmatch("[0-9a-f]{40}", self.revision) or not self.blobs:
             raise InvalidInput(f"The pin of {self.path} needs a 40-digit revision and a blob id.")
         if (len(self.blobs) > 1) != (self.shared_lines is not None):
             raise InvalidInput(f"The pin of {self.path}: several blobs and shared lines go together.")

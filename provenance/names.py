@@ -14,6 +14,9 @@ from provenance.errors import InvalidAddress
 BLOCK = "h."
 """What the names of all sites inside the repeated block start with."""
 
+LARGEST = 999_999
+"""The largest layer or step that an address can hold."""
+
 _SEGMENTS = r"[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)*"
 _NUMBER = r"0|[1-9][0-9]{0,5}"
 _SITE = re.compile(_SEGMENTS)
@@ -59,6 +62,8 @@ class Address:
             raise InvalidAddress(f"{self.site!r} has no layers.", hint="Leave the layer out.")
         if (self.layer or 0) < 0 or self.step < 0:
             raise InvalidAddress("Layers and steps are counted from 0.")
+        if max(self.layer or 0, self.step) > LARGEST:
+            raise InvalidAddress(f"Layers and steps go to at most {LARGEST}.")
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
+from pydantic import ValidationError
 
 from provenance.catalogue import Catalogue, Kind
-from provenance.errors import InvalidPrompt, OutOfRange, PromptTooLong
+from provenance.errors import InvalidInput, InvalidPrompt, OutOfRange, PromptTooLong
 from provenance.model import Model
 from provenance.names import Address
 from provenance.prompt import Prompt
@@ -56,7 +57,8 @@ def plan(
 ) -> Recipe:
     """What a recording will be, with its id, before it runs.
 
-    Raises InvalidPrompt for ids outside the vocabulary and PromptTooLong with the counts.
+    Raises InvalidPrompt for ids outside the vocabulary, PromptTooLong with the counts, and
+    InvalidInput for steps, a temperature, a seed or threads out of range.
     """
     if not prompt.tokens:
         raise InvalidPrompt("The prompt is empty.", hint="Give at least one token of text.")
@@ -65,16 +67,22 @@ def plan(
         raise InvalidPrompt(f"Token id {outside[0]} lies outside this model's vocabulary of {model.vocabulary}.")
     if len(prompt.tokens) + steps > model.context:
         raise PromptTooLong(len(prompt.tokens), steps, model.context)
-    return Recipe(
-        model=model.info,
-        text=prompt.text,
-        tokens=tuple(TokenRecord.of(token) for token in prompt.tokens),
-        steps=steps,
-        temperature=temperature,
-        seed=seed,
-        threads=threads or torch.get_num_threads(),
-        torch=torch.__version__,
-    )
+    try:
+        return Recipe(
+            model=model.info,
+            text=prompt.text,
+            tokens=tuple(TokenRecord.of(token) for token in prompt.tokens),
+            steps=steps,
+            temperature=temperature,
+            seed=seed,
+            threads=threads or torch.get_num_threads(),
+            torch=torch.__version__,
+        )
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        raise InvalidInput(
+            f"This cannot be recorded: {wrong['loc'][0]} = {wrong['input']!r} ({wrong['msg']})."
+        ) from None
 
 
 @torch.inference_mode()
@@ -109,8 +117,15 @@ def _choose(logits: torch.Tensor, temperature: float, generator: torch.Generator
     """The next token from logits (V): the largest, or drawn at a temperature over 0."""
     if not temperature:
         return int(logits.argmax())
-    odds = torch.softmax(logits.double() / temperature, dim=-1)
+    # Below the maximum first: a tiny temperature then gives -inf, which is certain, not inf - inf.
+    odds = torch.softmax((logits.double() - logits.max()) / temperature, dim=-1)
     return int(torch.multinomial(odds, 1, generator=generator))
+
+
+def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Equal bit for bit: NaN is equal to the same NaN, and 0 is not -0."""
+    a, b = one.contiguous(), other.contiguous()
+    return a.shape == b.shape and torch.equal(a.view(torch.uint8), b.view(torch.uint8))
 
 
 class Replayer:
@@ -169,7 +184,7 @@ def replay(model: Model, trace: Trace, segment: str, step: int) -> Replayed:
     kept = trace.kept(step)
     handed_on = model.run(segment, kept, trace.earlier(step), tap)
     pairs = [(tensor, kept[place]) for place, tensor in handed_on.items() if place in kept]
-    equal = all(torch.equal(ours, theirs) for ours, theirs in pairs)
+    equal = all(_same_bits(ours, theirs) for ours, theirs in pairs)
     largest = 0.0 if equal else max(float((a.double() - b.double()).abs().max()) for a, b in pairs)
     rows = model.catalogue.rows
     size = sum(

@@ -47,7 +47,7 @@ class TraceStore:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._opened: dict[str, tuple[tuple[int, int], Trace]] = {}
+        self._opened: dict[str, tuple[tuple[tuple[int, int], ...], Trace]] = {}
         self._lock = threading.Lock()
 
     def save(self, recipe: Recipe, generated: tuple[Token, ...], tensors: Mapping[str, torch.Tensor]) -> Trace:
@@ -59,7 +59,7 @@ class TraceStore:
             record = Record(
                 recipe=recipe,
                 generated=tuple(TokenRecord.of(token) for token in generated),
-                created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
                 tensors_sha256=_sha256(partial / "tensors.safetensors"),
                 tensors_bytes=(partial / "tensors.safetensors").stat().st_size,
             )
@@ -96,10 +96,12 @@ class TraceStore:
         id = self.full_id(id)
         file = self.directory / id / "tensors.safetensors"
         try:
-            state = file.stat()
+            states = [path.stat() for path in (file, file.with_name("trace.json"))]
         except OSError:
-            raise CorruptTrace(f"Trace {id} has no tensors file.", hint="Delete it and record again.") from None
-        stamp = (state.st_mtime_ns, state.st_size)
+            raise CorruptTrace(
+                f"Trace {id} lacks one of its two files.", hint="Delete it and record again."
+            ) from None
+        stamp = tuple((state.st_mtime_ns, state.st_size) for state in states)
         with self._lock:
             known = self._opened.get(id)
         if known and known[0] == stamp:
@@ -130,9 +132,10 @@ class TraceStore:
             raise CorruptTrace(
                 f"The record of trace {id} cannot be read.", hint="Delete it and record again."
             ) from None
-        if record.format != FORMAT or record.recipe.id != id:
+        whole = len(record.generated) == record.recipe.steps + 1
+        if record.format != FORMAT or record.recipe.id != id or not whole:
             raise CorruptTrace(
-                f"The record of trace {id} does not belong to it, or has an unknown format.",
+                f"The record of trace {id} does not belong to it, is not whole, or has an unknown format.",
                 hint="Delete it and record again.",
             )
         return record
@@ -145,7 +148,10 @@ class TraceStore:
             found = [known for known in self.ids() if known.startswith(id)]
             if len(found) == 1:
                 return found[0]
-        raise UnknownTrace(f"There is no trace {id[:40]!r} here.", hint="The home page lists all traces.")
+        raise UnknownTrace(
+            f"There is no trace {id[:40]!r} here.",
+            hint="The home page and `tensor-provenance traces` list all traces.",
+        )
 
     def __contains__(self, id: str) -> bool:
         return _ID.fullmatch(id) is not None and self._readable(id)
@@ -183,7 +189,7 @@ class TraceStore:
         if not self.directory.is_dir():
             return 0
         old = time.time() - _STALE_SECONDS
-        left = [p for p in self.directory.glob(f"{_PARTIAL}*") if p.stat().st_mtime < old]
+        left = [p for p in self.directory.glob(f"{_PARTIAL}*") if _modified(p) < old]
         for path in left:
             shutil.rmtree(path, ignore_errors=True)
         return len(left)
@@ -191,6 +197,14 @@ class TraceStore:
 
 def _write_tensors(file: Path, tensors: Mapping[str, torch.Tensor]) -> None:
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
+
+
+def _modified(path: Path) -> float:
+    """When it was last changed; a path that another process has just renamed is not old."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return time.time()
 
 
 def _sha256(file: Path) -> str:

@@ -35,7 +35,7 @@ class TokenRecord(Frozen):
     """A token as JSON: its id, and its bytes in hexadecimal."""
 
     id: Count
-    hex: str
+    hex: Annotated[str, Field(pattern=r"^([0-9a-f]{2})*$")]
 
     @classmethod
     def of(cls, token: Token) -> "TokenRecord":
@@ -60,14 +60,14 @@ class Recipe(Frozen):
     tokens: tuple[TokenRecord, ...]
     steps: Count
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     device: str = "cpu"
     threads: Annotated[int, Field(ge=1)]
     torch: str
 
-    @cached_property
+    @property  # cached, it would go along into a changed copy
     def id(self) -> str:
-        """32 hexadecimal digits: the hash of what determines the run. Names and texts do not."""
+        """32 hexadecimal digits: the hash of what determines the run. The spelling of the text does not."""
         deciding = self.model_dump(mode="json", exclude={"text", "model", "tokens"})
         if not self.temperature:
             deciding["seed"] = 0
@@ -84,7 +84,7 @@ class Recipe(Frozen):
         }
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:32]
 
-    @cached_property
+    @property
     def prompt(self) -> Prompt:
         """The prompt that was run."""
         return Prompt(self.text, tuple(token.token for token in self.tokens))
@@ -112,7 +112,7 @@ class Trace:
         self.recipe = record.recipe
         self.tensors = tensors
 
-    @property
+    @cached_property
     def id(self) -> str:
         """The recipe's id."""
         return self.recipe.id
@@ -140,8 +140,15 @@ class Trace:
     def kept(self, step: int) -> Kept:
         """The kept tensors of one step, by place."""
         self.check(step=step)
-        addresses = ((Address.parse(name), tensor) for name, tensor in self.tensors.items())
-        return {address.place: tensor for address, tensor in addresses if address.step == step}
+        return self._by_step.get(step, {})
+
+    @cached_property
+    def _by_step(self) -> dict[int, dict[str, torch.Tensor]]:
+        found: dict[int, dict[str, torch.Tensor]] = {}
+        for name, tensor in self.tensors.items():
+            address = Address.parse(name)
+            found.setdefault(address.step, {})[address.place] = tensor
+        return found
 
     def earlier(self, step: int) -> list[Kept]:
         """The kept tensors of all steps before one."""

@@ -85,10 +85,10 @@ class Checkpoints:
         else:
             config, weights, sha256 = read_directory(source.directory)
             trained, origin = True, f"checkpoint {source.directory.name}"
-        _check_finite(weights, name)
         weights = {place: tensor.to(DTYPES[dtype]) for place, tensor in weights.items()}
+        _check_finite(weights, name)
         info = ModelInfo(name, "gpt2", config.as_json(), sha256, origin, trained, dtype)
-        return GPT2(config, weights, info)
+        return GPT2(config, weights, info, source.directory)
 
     def tokenizer(self, name: str) -> Tokenizer:
         """The model's own tokenizer where its directory has one, else GPT-2's."""
@@ -115,5 +115,5 @@ def _check_dtype(dtype: str) -> None:
 
 def _check_finite(weights: dict[str, torch.Tensor], name: str) -> None:
     for place, tensor in weights.items():
-        if not torch.isfinite(tensor.sum()):
+        if not torch.isfinite(torch.stack(tensor.aminmax())).all():
             raise UnsupportedCheckpoint(f"The weight {place} of {name!r} holds values that are not finite.")

@@ -38,4 +38,6 @@ def layer_norm(id: str, title: str, made: Lines, used: Lines) -> Operation:
             NORM,
             transformers("nn.LayerNorm does the whole step, with ε taken from the config.", made, used),
         ),
+        difference="OpenAI computes mean and variance in visible steps with ε = 10⁻⁵ fixed; transformers calls one "
+        "fused LayerNorm with the config's ε.",
     )

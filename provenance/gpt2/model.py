@@ -8,6 +8,7 @@ stream, H heads, h = d / H channels of a head, m hidden units of the MLP, V voca
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -27,12 +28,22 @@ def _untapped(_: str, tensor: Tensor) -> Tensor:
 
 
 class GPT2:
-    """A GPT-2 whose weights are named by the places at which they are tapped (`h.0.ln_1.g`)."""
+    """A GPT-2 whose weights are named by the places at which they are tapped (`h.0.ln_1.g`).
+
+    `checkpoint` is the directory they were read from, where there is one.
+    """
 
     catalogue = CATALOGUE
 
-    def __init__(self, config: Config, weights: Mapping[str, Tensor], info: ModelInfo) -> None:
+    def __init__(
+        self,
+        config: Config,
+        weights: Mapping[str, Tensor],
+        info: ModelInfo,
+        checkpoint: Path | None = None,
+    ) -> None:
         self.config = config
+        self.checkpoint = checkpoint
         self.weights = weights
         self.info = info
         self.constants: Mapping[str, int] = config.constants
@@ -49,16 +60,16 @@ class GPT2:
         `past` holds each layer's earlier keys and values (B, 2, H, P, h).
         """
         past_length = past[0].shape[-2] if past else 0
-        x = self._embed(tokens, past_length, tap or _untapped)
+        x, wte = self._embed(tokens, past_length, tap or _untapped)
         presents = []
         for layer in range(self.layers):
             x, present = self._block(layer, x, past[layer] if past else None, tap or _untapped)
             presents.append(present)
-        return self._output(x, presents, tap or _untapped), presents
+        return self._output(x, presents, wte, tap or _untapped), presents
 
     # --- the pass itself, from bottom to top ---
 
-    def _embed(self, tokens: Tensor, past_length: int, tap: Tap) -> Tensor:
+    def _embed(self, tokens: Tensor, past_length: int, tap: Tap) -> tuple[Tensor, Tensor]:
         tokens = tap("tokens", tokens)  # (B, T)
         wpe = tap("wpe", self.weights["wpe"])  # (C, d)
         wte = tap("wte", self.weights["wte"])  # (V, d)
@@ -67,7 +78,7 @@ class GPT2:
         numbers = torch.arange(past_length, past_length + length, device=tokens.device)
         positions = tap("positions", numbers.expand(batch, length))  # (B, T)
         by_position = tap("embed.positions", wpe[positions])  # (B, T, d)
-        return tap("embed.h", by_token + by_position)
+        return tap("embed.h", by_token + by_position), wte
 
     def _block(self, layer: int, x: Tensor, past: Tensor | None, tap: Tap) -> tuple[Tensor, Tensor]:
         at = f"h.{layer}"
@@ -126,12 +137,12 @@ class GPT2:
         h = tap(f"{at}.h", gelu(c, approximate="tanh"))
         return tap(f"{at}.h2", self._linear(f"{at}.c_proj", h, tap))  # (B, T, d)
 
-    def _output(self, x: Tensor, presents: Sequence[Tensor], tap: Tap) -> Tensor:
+    def _output(self, x: Tensor, presents: Sequence[Tensor], wte: Tensor, tap: Tap) -> Tensor:
         if tap is not _untapped:
             tap("presents", torch.stack(list(presents), dim=1))  # (B, L, 2, H, T, h)
         h = self._norm("ln_f", x, tap)
         flat = tap("h_flat", h.reshape(-1, h.shape[-1]))  # (B·T, d)
-        logits = tap("logits_flat", flat @ self.weights["wte"].T)  # (B·T, V)
+        logits = tap("logits_flat", flat @ wte.T)  # (B·T, V)
         return tap("logits", logits.view(*x.shape[:-1], -1))  # (B, T, V)
 
     # --- the pass in segments, as the recorder runs and replays it ---
@@ -153,10 +164,11 @@ class GPT2:
         tap = tap or _untapped
         if segment == "embed":
             past_length = sum(kept["tokens"].shape[1] for kept in earlier)
-            return {"embed.h": self._embed(step["tokens"], past_length, tap)}
+            return {"embed.h": self._embed(step["tokens"], past_length, tap)[0]}
         if segment == "output":
             presents = [step[f"h.{layer}.attn.present"] for layer in range(self.layers)]
-            return {"logits": self._output(step[f"h.{self.layers - 1}.resid_post"], presents, tap)}
+            x = step[f"h.{self.layers - 1}.resid_post"]
+            return {"logits": self._output(x, presents, self.weights["wte"], tap)}
         layer = int(segment.removeprefix("h."))
         x = step[f"h.{layer - 1}.resid_post"] if layer else step["embed.h"]
         x, present = self._block(layer, x, self._past(layer, earlier) if earlier else None, tap)

@@ -30,6 +30,7 @@ OPERATIONS = (
             transformers("The cache is an object that every layer asks for its own keys and values.",
                           ("GPT2Attention.forward:if..curr_past_key_values#3", 155, 164)),
         ),
+        difference="OpenAI receives one tensor for all layers; transformers passes one cache object along.",
     ),
     Operation(
         id="tables",
@@ -52,6 +53,7 @@ OPERATIONS = (
             transformers("Positions count on from what the cache has seen, with one row for the batch.",
                           ("GPT2Model.forward:past_seen_tokens..position_ids#2", 572, 574)),
         ),
+        difference="OpenAI tiles the positions over the batch; transformers keeps one row and lets it broadcast.",
     ),
     Operation(
         id="embed_tokens",
@@ -127,6 +129,7 @@ OPERATIONS = (
             transformers("The activation is chosen by name from the config (gelu_new, the tanh form).",
                           ("GPT2MLP.__init__:self.act", 235), ("GPT2MLP.forward:hidden_states#2", 240)),
         ),
+        difference="OpenAI writes the tanh form out; transformers takes the form that the config names.",
     ),
     Operation(
         id="mlp_c_proj",
@@ -157,6 +160,7 @@ OPERATIONS = (
             transformers("The cache object is the result, where the caller asked for one.",
                           ("GPT2Model.forward:past_key_values#3", 624)),
         ),
+        difference="OpenAI returns one stacked tensor; transformers returns the cache object.",
     ),
     layer_norm("ln_f", "Final LayerNorm",
                 ("GPT2Model.__init__:self.ln_f", 497),
@@ -172,5 +176,6 @@ OPERATIONS = (
                           ("GPT2LMHeadModel.__init__:self.lm_head", 643),
                           ("GPT2LMHeadModel.forward:logits", 698)),
         ),
+        difference="OpenAI flattens batch and positions first; transformers multiplies the three-dimensional stream.",
     ),
 )  # fmt: skip

@@ -18,6 +18,7 @@ ATTENTION = (
             transformers("c_attn runs once; its three fields are viewed by head and transposed.",
                           ("GPT2Attention.forward:query_states#2..query_states#3", 185, 191)),
         ),
+        difference="transformers also names the three fields before they are split into heads.",
     ),
     Operation(
         id="present",
@@ -28,6 +29,7 @@ ATTENTION = (
             transformers("The new keys and values are given to the cache.",
                           ("GPT2Attention.forward:key_states#6", 196)),
         ),
+        difference="OpenAI stacks keys and values into one tensor; transformers hands both to a cache.",
     ),
     Operation(
         id="append",
@@ -39,6 +41,7 @@ ATTENTION = (
             transformers("The cache hands back old and new keys and values together.",
                           ("GPT2Attention.forward:key_states#6", 196)),
         ),
+        difference="OpenAI concatenates in the attention itself; transformers lets its cache do it.",
     ),
     Operation(
         id="scores",
@@ -51,6 +54,7 @@ ATTENTION = (
                           ("eager_attention_forward:attn_weights", 58),
                           ("GPT2Attention.__init__:self.scaling..self.scaling#2", 96, 98)),
         ),
+        difference="OpenAI names the raw product before it scales; transformers does both in one expression.",
     ),
     Operation(
         id="mask",
@@ -62,6 +66,7 @@ ATTENTION = (
             transformers("A library function makes the mask; it holds 0 and the dtype's minimum, to be added.",
                           ("GPT2Model.forward:causal_mask", 583, 589)),
         ),
+        difference="OpenAI multiplies with 1 or 0; transformers adds 0 or the dtype's minimum.",
     ),
     Operation(
         id="apply_mask",
@@ -73,6 +78,7 @@ ATTENTION = (
             transformers("The mask is added to the scores.",
                           ("eager_attention_forward:if#2..attn_weights#2", 60, 61)),
         ),
+        difference="Masked cells hold −10¹⁰ at OpenAI, the score plus the dtype's minimum in transformers.",
     ),
     Operation(
         id="softmax",
@@ -83,6 +89,7 @@ ATTENTION = (
                     ("softmax", 20, 23), ("attn.multihead_attn:w#4", 97)),
             transformers("One fused softmax over the last axis.", ("eager_attention_forward:attn_weights#3", 63)),
         ),
+        difference="OpenAI takes three visible steps; transformers calls one fused softmax.",
     ),
     Operation(
         id="context",
@@ -104,6 +111,7 @@ ATTENTION = (
                           ("eager_attention_forward:attn_output#2", 70),
                           ("GPT2Attention.forward:attn_output#3", 222)),
         ),
+        difference="OpenAI merges in one function; transformers transposes in one and reshapes in its caller.",
     ),
     Operation(
         id="c_proj",

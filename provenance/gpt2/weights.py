@@ -40,7 +40,7 @@ class Report:
         for what, keys in (
             ("lacks", self.missing),
             ("has keys that a GPT-2 does not:", self.unexpected),
-            ("has weights of another shape:", self.misshapen),
+            ("has weights of another shape or kind:", self.misshapen),
         ):
             if keys:
                 more = f" and {len(keys) - 4} more" if len(keys) > 4 else ""
@@ -134,7 +134,7 @@ def _files(directory: Path) -> list[Path]:
         return [directory / _SINGLE]
     try:
         index = json.loads((directory / _INDEX).read_bytes())
-        names = sorted(set(index["weight_map"].values()))
+        names = sorted(str(name) for name in set(index["weight_map"].values()))
     except OSError:
         raise UnsupportedCheckpoint(
             f"There is neither {_SINGLE} nor {_INDEX} in {directory.name!r}.",
@@ -153,27 +153,29 @@ def _fit(config: Config, stored: Mapping[str, Tensor], directory: Path) -> dict[
     weights: dict[str, Tensor] = {}
     ignored, unexpected, misshapen = [], [], []
     for name, tensor in stored.items():
-        if name in keys:
-            place = keys[name]
+        place = keys.get(name)
+        if place is not None and place not in weights:
             fitted = tensor.unsqueeze(0) if place.endswith(".w") else tensor
-            if tuple(fitted.shape) != expected[place]:
-                misshapen.append(f"{name} {list(tensor.shape)}")
+            if tuple(fitted.shape) != expected[place] or not tensor.is_floating_point():
+                misshapen.append(f"{name} {list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}")
             weights[place] = fitted
+        elif place is not None:
+            unexpected.append(f"{name} (a second {place})")
         elif name.endswith(_BUFFERS) or name == "lm_head.weight":
             ignored.append(name)
         else:
             unexpected.append(name)
-    _refuse_untied(stored, weights)
-    missing = expected.keys() - weights.keys()
+    missing = {place: key for key, place in keys.items() if place not in weights}.values()
     Report(_sorted(weights), _sorted(ignored), _sorted(missing), _sorted(unexpected), _sorted(misshapen)).check(
         directory
     )
+    _refuse_untied(stored, weights)
     return {place: weights[place] for place in expected}
 
 
 def _refuse_untied(stored: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
     head = stored.get("lm_head.weight")
-    if head is not None and "wte" in weights and not torch.equal(head, weights["wte"]):
+    if head is not None and not torch.equal(head, weights["wte"]):
         raise UnsupportedCheckpoint(
             "This checkpoint's lm_head.weight is not its wte: an output that is not tied is not supported here."
         )
