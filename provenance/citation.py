@@ -47,7 +47,8 @@ class Pin:
 
     With one blob the content is known. With several, the revision's content is one of them,
     and which one is settled only by the git host; the first `shared_lines` lines are the same
-    in all of them. Line numbers of citations are those of the first blob.
+    in all of them. Line numbers of citations are those of the first blob. `year` is that of the
+    revision's commit, where it was looked up.
     """
 
     label: str
@@ -57,6 +58,8 @@ class Pin:
     blobs: tuple[Blob, ...]
     shared_lines: int | None
     license: str
+    author: str = ""
+    year: int | None = None
 
     def __post_init__(self) -> None:
         if not re.fullmatch("[0-9a-f]{40}", self.revision) or not self.blobs:

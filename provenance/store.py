@@ -2,6 +2,7 @@
 
     <directory>/<id>/trace.json             the record
     <directory>/<id>/tensors.safetensors    the kept tensors, by address
+    <directory>/<id>/verdict.json           what was proven about it, once it was verified
 
 A trace is written under a temporary name, flushed to disk, and renamed. A process that is killed
 leaves at most a temporary directory, which is never read and removed by the next `clean`.
@@ -139,6 +140,23 @@ class TraceStore:
                 hint="Delete it and record again.",
             )
         return record
+
+    def attach(self, id: str, name: str, content: str) -> None:
+        """Store a text beside a trace, in place of an earlier one of that name. Raises UnknownTrace."""
+        target = self.directory / self.full_id(id) / name
+        handle, partial = tempfile.mkstemp(prefix=_PARTIAL, dir=target.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(handle)
+        Path(partial).rename(target)
+
+    def attached(self, id: str, name: str) -> str | None:
+        """The text of that name beside a trace, if there is one. Raises UnknownTrace."""
+        try:
+            return (self.directory / self.full_id(id) / name).read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return None
 
     def full_id(self, id: str) -> str:
         """Complete a beginning of at least 6 digits. Raises UnknownTrace."""

@@ -18,6 +18,8 @@ OPENAI = Pin(
     ),
     shared_lines=None,
     license="Modified MIT",
+    author="OpenAI",
+    year=2024,
 )
 
 # The pinned revision lies between two releases. Which of the two contents it has is settled by
@@ -39,6 +41,7 @@ TRANSFORMERS = Pin(
     ),
     shared_lines=446,
     license="Apache-2.0",
+    author="The Hugging Face team",
 )
 
 PINS = (OPENAI, TRANSFORMERS)

@@ -1,0 +1,204 @@
+"""The API: everything the pages show, as JSON and NumPy files; documented by OpenAPI."""
+
+import io
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from fastapi import APIRouter, Depends, Path, Query, Request, Response, status
+from pydantic import BaseModel
+
+from app.explorer import Explorer
+from app.jobs import State
+from app.schemas import (
+    SearchOut,
+    SiteDetail,
+    SummaryOut,
+    TraceOut,
+    TraceRequest,
+    result_of,
+    site_of,
+    summary_of,
+    trace_of,
+    trace_of_job,
+    trace_of_listed,
+)
+from app.settings import version
+from provenance.errors import InvalidAddress, InvalidPrompt
+from provenance.lookup import find, search
+from provenance.models import EXAMPLE_CONSTANTS, constants_of
+from provenance.names import Address
+from provenance.trace import Trace
+
+_STEP = Query(description="0 is the prefill; n the n-th decode step", ge=0, le=1_000_000)
+_NPY = "application/octet-stream"
+
+
+def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """OpenAPI's description of the errors that a route answers with."""
+    described = {
+        404: "There is no such thing; `near` lists close names.",
+        410: "The stored trace cannot be read any more.",
+        422: "What was asked cannot be done, and why.",
+        503: "It cannot be had at this moment.",
+    }
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {code: {"description": described[code], "content": content} for code in codes}
+
+
+router = APIRouter()
+
+
+def explorer_of(request: Request) -> Explorer:
+    """The application's explorer."""
+    explorer: Explorer = request.app.state.explorer
+    return explorer
+
+
+Here = Annotated[Explorer, Depends(explorer_of)]
+TraceId = Annotated[str, Path(description="the trace's id, or its first 6 digits or more", max_length=64)]
+Name = Annotated[str, Path(description="a site, or any other name of a tensor", max_length=300)]
+Place = Annotated[str, Path(description="for example h.3.attn.pattern", max_length=300)]
+
+
+class Health(BaseModel):
+    """Whether the server answers."""
+
+    status: str
+    version: str
+
+
+@router.get("/healthz", tags=["server"])
+def healthz() -> Health:
+    """Whether the server answers."""
+    return Health(status="ok", version=version())
+
+
+@router.get("/api/sites", tags=["catalogue"])
+def sites(here: Here) -> list[SiteDetail]:
+    """Every tensor that a trace holds, in order of computation, with its evidence."""
+    catalogue = here.catalogue()
+    return [site_of(catalogue, row, EXAMPLE_CONSTANTS[catalogue.family]) for row in catalogue]
+
+
+@router.get("/api/sites/{site}", tags=["catalogue"], responses=problems(404, 422))
+def site(here: Here, site: Name) -> SiteDetail:
+    """One tensor: what it is, what it is computed from, and which pinned lines say so."""
+    catalogue = here.catalogue()
+    row, _ = find(catalogue, site)
+    return site_of(catalogue, row, EXAMPLE_CONSTANTS[catalogue.family])
+
+
+@router.get("/api/search", tags=["catalogue"], responses=problems(422))
+def find_sites(here: Here, q: Annotated[str, Query(max_length=300)] = "") -> SearchOut:
+    """Tensors by name, title, expression, or their names in other code bases."""
+    return SearchOut(query=q, results=[result_of(match) for match in search(here.catalogue(), q)])
+
+
+@router.post(
+    "/api/traces",
+    tags=["traces"],
+    status_code=status.HTTP_202_ACCEPTED,
+    responses={201: {"model": TraceOut, "description": "The trace exists."}, **problems(404, 422, 503)},
+)
+def create(here: Here, wanted: TraceRequest, response: Response) -> TraceOut:
+    """Record a prompt. The same input gives the same id and is not run twice."""
+    if (wanted.prompt is None) == (wanted.ids is None):
+        raise InvalidPrompt("Give either a prompt or ids.", hint="`prompt` is a text, `ids` a list of token ids.")
+    recipe = here.plan(
+        wanted.prompt,
+        ids=wanted.ids,
+        steps=wanted.steps,
+        model=wanted.model,
+        dtype=wanted.dtype,
+        seed=wanted.seed,
+        temperature=wanted.temperature,
+    )
+    job = here.submit(recipe)
+    response.headers["Location"] = f"/api/traces/{job.id}"
+    if job.state is State.DONE:
+        response.status_code = status.HTTP_201_CREATED
+        return trace_of(here.store.open(job.id).record)
+    return trace_of_job(job)
+
+
+@router.get("/api/traces", tags=["traces"])
+def traces(here: Here) -> list[TraceOut]:
+    """Recordings that wait or run, then all stored traces, the newest first."""
+    running = [trace_of_job(job) for job in here.jobs.waiting()]
+    ids = {out.id for out in running}
+    return running + [trace_of_listed(listed) for listed in here.store.list() if listed.id not in ids]
+
+
+@router.get("/api/traces/{id}", tags=["traces"], responses=problems(404, 410))
+def trace(here: Here, id: TraceId) -> TraceOut:
+    """One trace, or what became of its recording."""
+    job = here.job(id)
+    if job is not None and job.state is not State.DONE:
+        return trace_of_job(job)
+    return trace_of(here.store.open(id).record)
+
+
+@router.delete(
+    "/api/traces/{id}",
+    tags=["traces"],
+    status_code=status.HTTP_204_NO_CONTENT,
+    responses=problems(404),
+)
+def delete(here: Here, id: TraceId) -> None:
+    """Delete a stored trace."""
+    here.store.delete(id)
+
+
+# The .npy route stands before the summary's, whose address would swallow the ending.
+@router.get(
+    "/api/traces/{id}/tensors/{address}.npy",
+    tags=["tensors"],
+    response_class=Response,
+    responses={200: {"content": {_NPY: {}}, "description": "NumPy's format"}, **problems(404, 410, 422)},
+)
+def values(here: Here, id: TraceId, address: Place, step: Annotated[int | None, _STEP] = None) -> Response:
+    """All values of a tensor as a NumPy file; bfloat16 is handed out as float32."""
+    trace, at = locate(here, id, address, step)
+    tensor = here.tensor(trace, at)
+    stream = io.BytesIO()
+    wide = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    np.save(stream, wide.contiguous().numpy())
+    name = f"{trace.id[:12]}.{at}.npy".replace("@", ".step")
+    return Response(
+        stream.getvalue(),
+        media_type=_NPY,
+        headers={
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "X-Tensor-Dtype": str(tensor.dtype).removeprefix("torch."),
+        },
+    )
+
+
+@router.get("/api/traces/{id}/tensors/{address}", tags=["tensors"], responses=problems(404, 410, 422))
+def summary(here: Here, id: TraceId, address: Place, step: Annotated[int | None, _STEP] = None) -> SummaryOut:
+    """Shape, dtype and statistics of a tensor."""
+    trace, at = locate(here, id, address, step)
+    kept = str(at) in trace.tensors
+    return summary_of(
+        here.catalogue(trace),
+        trace,
+        at,
+        constants_of(trace.recipe.model),
+        here.summary(trace, at),
+        None if kept else here.check(trace, at),
+    )
+
+
+def locate(here: Explorer, id: str, address: str, step: int | None) -> tuple[Trace, Address]:
+    """A stored trace and an address in it; `step` may also stand in the address, as `@2`.
+
+    Raises InvalidAddress where the two steps differ.
+    """
+    trace = here.store.open(id)
+    row, at = find(here.catalogue(trace), address)
+    if at is None:
+        at = Address(row.site)
+    if step is not None and at.step not in (0, step):
+        raise InvalidAddress(f"{address!r} names step {at.step}, and the query asks for step {step}.")
+    return trace, Address(at.site, at.layer, at.step if step is None else step)

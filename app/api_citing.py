@@ -1,0 +1,23 @@
+"""The part of the API that gives citations."""
+
+from fastapi import APIRouter
+
+from app.api import Here, Name, TraceId, problems
+from app.schemas_citing import CitationOut, TraceCitationOut, citations_of, trace_citation, trace_citation_of
+from provenance.lookup import find
+
+router = APIRouter()
+
+
+@router.get("/api/sites/{site}/citations", tags=["catalogue"], responses=problems(404, 410, 422))
+def site_citations(here: Here, site: Name) -> list[CitationOut]:
+    """Each evidence of one tensor as address, Markdown, BibTeX, CFF and SWHID."""
+    catalogue = here.catalogue()
+    row, _ = find(catalogue, site)
+    return citations_of(catalogue, row, here.sources)
+
+
+@router.get("/api/traces/{id}/citation", tags=["traces"], responses=problems(404, 410))
+def citation_of_trace(here: Here, id: TraceId) -> TraceCitationOut:
+    """One trace as Markdown, BibTeX and CFF."""
+    return trace_citation_of(trace_citation(here.store.open(id).record))

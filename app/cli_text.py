@@ -1,0 +1,243 @@
+"""What the command line prints: plain text, aligned, made for 80 columns."""
+
+import shutil
+import textwrap
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Self
+
+from pydantic import BaseModel
+
+from app.cli_shell import NAME
+from provenance.prompt import Token
+
+if TYPE_CHECKING:
+    from app.cli_sources import SourceOut
+    from app.schemas import SiteDetail, SummaryOut, TokenOut, TraceOut
+    from provenance.gpt2.checkpoints import Source
+
+_WIDEST = 100
+_ID_DIGITS = 12
+_WIDEST_LABEL = 28
+_TOKENS_SHOWN = 40
+_HELD = "\0"  # a blank at which no line may break; no shown text holds it
+
+
+class ModelOut(BaseModel):
+    """A model that can be named, and whether its weights are here."""
+
+    name: str
+    available: bool
+    description: str
+
+    @classmethod
+    def of(cls, source: "Source") -> Self:
+        """A model as the family knows it."""
+        return cls(name=source.name, available=source.available, description=source.description)
+
+
+def _width() -> int:
+    return max(40, min(shutil.get_terminal_size((80, 24)).columns, _WIDEST))
+
+
+def _wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
+    """Text in lines of the terminal's width; a link or name is never cut."""
+    filled = textwrap.fill(
+        text,
+        _width(),
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + hang),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return filled.replace(_HELD, " ")
+
+
+def _table(rows: Sequence[tuple[str, str]], indent: int = 0) -> str:
+    """Two columns: names and their texts, wrapped where they are long."""
+    column = indent + 2 + max((len(name) for name, _ in rows if len(name) <= _WIDEST_LABEL), default=0)
+    lines = []
+    for name, text in rows:
+        label = " " * indent + name
+        if len(label) > column - 2:
+            lines += [label, _wrapped(text, column)]
+        else:
+            lines.append((label.ljust(column) + _wrapped(text, column).lstrip()).rstrip())
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.6g}"
+
+
+def _read_by_person(tokens: "Sequence[TokenOut]") -> str:
+    """Tokens as one text: what does not print is escaped, whatever the terminal would do with it."""
+    return Token(0, bytes.fromhex("".join(token.hex for token in tokens))).text
+
+
+def _token_list(tokens: "Sequence[TokenOut]") -> str:
+    """Tokens in brackets, so that their blanks are seen; a line breaks between them only."""
+    shown = [f"[{token.text}]".replace(" ", _HELD) for token in tokens[:_TOKENS_SHOWN]]
+    more = len(tokens) - len(shown)
+    return " ".join([*shown, *([f"and {more:,} more"] if more else [])])
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+# --- catalogue ---
+
+
+def site_text(out: "SiteDetail") -> str:
+    """A tensor without a trace: what it is, its neighbours, and its evidence."""
+    names = ", ".join(dict.fromkeys(alias.replace("{layer}", "N") for alias in out.aliases))
+    rows = [
+        ("site", out.site),
+        ("group", " › ".join(out.group)),
+        ("shape", out.shape),
+        ("in a decode step", out.shape_in_decode_step),
+        ("exists in", out.exists_in),
+        ("formula", out.formula),
+        ("computed from", ", ".join(out.inputs)),
+        ("produced by", out.produced_by),
+        ("read by", ", ".join(out.readers)),
+        ("also called", names),
+        ("in the source", "; ".join(out.points)),
+    ]
+    head = f"{out.name}\n{_wrapped(out.title)}\n\n{_wrapped(out.description)}"
+    return f"{head}\n\n{_table([row for row in rows if row[1]])}\n\n{evidence_text(out)}"
+
+
+def evidence_text(out: "SiteDetail") -> str:
+    """The claims of a tensor's producer, then of its consumers, with their pinned lines."""
+    parts = []
+    for (role, operation), group in groupby(out.evidence, lambda e: (e.role, e.operation)):
+        parts.append(f"Evidence, {'produced by' if role == 'producer' else 'read by'}: {operation}")
+        for evidence in group:
+            # A dash between lines that are cited in part would hide the gap.
+            cited = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in evidence.spans)
+            lines = evidence.lines if len(evidence.spans) == 1 else f"{evidence.lines} (of these {cited})"
+            parts += [
+                _wrapped(f"{evidence.label}  {evidence.repository} {evidence.path} {lines}", 2, hang=2),
+                _wrapped(evidence.claim, 4),
+                f"    {evidence.permalink}",
+            ]
+    return "\n".join(parts)
+
+
+# --- traces ---
+
+
+def summary_text(out: "SummaryOut", site: "SiteDetail") -> str:
+    """One tensor of a trace: its shape and statistics, and its evidence."""
+    other = [
+        (name, count)
+        for name, count in (
+            ("masked", out.count_masked),
+            ("NaN", out.count_nan),
+            ("+Inf", out.count_posinf),
+            ("-Inf", out.count_neginf),
+        )
+        if count
+    ]
+    counts = f"{out.count_total:,} in all, {out.count_finite:,} finite, {out.count_zero:,} of them zero"
+    replay = {
+        True: "bit for bit what the recording kept",
+        False: "differs from what the recording kept",
+        None: "",
+    }
+    rows = [
+        ("address", str(out.address)),
+        ("trace", out.trace),
+        ("shape", f"{out.shape} = {out.symbolic_shape}"),
+        ("dtype", f"{out.dtype} on {out.device}"),
+        ("values", counts + "".join(f", {count:,} {name}" for name, count in other)),
+        ("minimum", _number(out.minimum)),
+        ("maximum", _number(out.maximum)),
+        ("mean", _number(out.mean)),
+        ("std", _number(out.std)),
+        ("l2", _number(out.l2)),
+        ("quantiles", "  ".join(f"{q:.0%} {_number(value)}" for q, value in out.quantiles)),
+        ("replay", replay[out.replay_bit_for_bit]),
+    ]
+    head = f"{out.name}\n{_wrapped(out.title)}"
+    return f"{head}\n\n{_table([row for row in rows if row[1]])}\n\n{evidence_text(site)}"
+
+
+def recorded_text(out: "TraceOut", *, stored_before: bool, server: str, folder: str | None) -> str:
+    """A recording's result, and how to look at it. `folder` is a checkpoint that is known here only."""
+    id = out.id[:_ID_DIGITS]
+    rows = [
+        ("trace", out.id),
+        ("", "stored already, nothing was run" if stored_before else "recorded now"),
+        ("model", f"{out.model}, {out.dtype}{'' if out.trained else ', untrained: its values mean nothing'}"),
+        ("prompt", f"{_count(len(out.tokens), 'token')}: {_token_list(out.tokens)}"),
+        ("steps", f"the prefill and {_count(out.steps, 'decode step')}"),
+        ("generated", f"{_count(len(out.generated), 'token')}: {_token_list(out.generated)}"),
+    ]
+    look = [
+        f"  {NAME} show \"norm(x, 'ln_1')\" --trace {id} --layer 0",
+        f"  {NAME} serve, then {server}/traces/{out.id}",
+    ]
+    if folder:
+        look.insert(0, f"  export TENSOR_PROVENANCE_MODEL_DIRECTORIES={folder}")
+    return "\n".join([_table(rows), "", "Look at it:", *look])
+
+
+def traces_text(traces: "Sequence[TraceOut]") -> str:
+    """All stored traces, one a line."""
+    if not traces:
+        return f"No trace is stored here yet. Record one: {NAME} record 'Hello world'."
+    rows = [("id", "recorded", "model", "tokens", "prompt")]
+    for out in traces:
+        when = (out.created_at or "")[:16].replace("T", " ")
+        tokens = f"{len(out.tokens)}+{out.steps}"
+        what = _read_by_person(out.tokens) if not out.error else out.error
+        rows.append((out.id[:_ID_DIGITS], when, out.model or "?", tokens, what))
+    return _columns(rows)
+
+
+def models_text(models: Sequence[ModelOut]) -> str:
+    """Every model that can be named, one a line."""
+    name = max(len(model.name) for model in models)
+    rows = [(f"{model.name:<{name}}  {'here' if model.available else '-':<4}", model.description) for model in models]
+    return _table(rows)
+
+
+def _columns(rows: Sequence[tuple[str, ...]]) -> str:
+    """Rows in columns; the last one is cut where the line would be too long."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    room = max(16, _width() - sum(widths) - 2 * len(widths))
+    lines = []
+    for row in rows:
+        last = row[-1] if len(row[-1]) <= room else f"{row[-1][: room - 1]}…"
+        lines.append("  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), last]))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+# --- sources ---
+
+
+def sources_text(files: "Sequence[SourceOut]") -> str:
+    """Each pinned file with what its carriers say, and what is known in the end."""
+    return "\n\n".join(_source_text(out) for out in files)
+
+
+def _source_text(out: "SourceOut") -> str:
+    said = []
+    for carrier in out.carriers:
+        detail = carrier.detail.removeprefix(f"{carrier.carrier}: ")
+        said.append((carrier.carrier, f"{carrier.state}: {detail}" if detail else carrier.state))
+    head = _wrapped(f"{out.label}  {out.repository} {out.path}", hang=2)
+    head += f"\n  revision {out.revision} ({out.license})"
+    return f"{head}\n{_table(said, 2)}\n{_wrapped(_known(out), 2)}"
+
+
+def _known(out: "SourceOut") -> str:
+    if not out.at_hand:
+        return f"Not at hand: no carrier has the pinned bytes. Try {NAME} sources fetch."
+    have = f"At hand: blob {out.blob}, as in {out.release}, its id checked."
+    if out.settled:
+        return f"{have} It is the pinned revision's own."
+    return f"{have} Whether it is the pinned revision's own is not settled: only the git host can tell."

@@ -1,0 +1,107 @@
+"""The command `verify`: prove a trace, and print what was proven as a table."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli_shell import NAME, AsJson, emit, emit_json, opened, settings_with, trace_id, waiting
+from provenance.errors import InvalidPrompt
+
+if TYPE_CHECKING:
+    from app.explorer import Explorer
+    from provenance.trace import Trace
+    from provenance.verdict import Parity, Report
+
+_WORST = 12
+
+
+def verify(
+    trace: Annotated[
+        str | None, typer.Option(metavar="ID", help="A trace: its id, 6 or more first digits, or 'latest'.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="MODEL", help="Record with this model first.")] = None,
+    prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="The prompt to record.")] = None,
+    ids: Annotated[str | None, typer.Option(metavar="5,6,7", help="Token ids in the place of a prompt.")] = None,
+    steps: Annotated[int, typer.Option(min=0, metavar="N", help="Decode steps after the prompt.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Prove a trace: bytes, coverage, execution, parity, equations. Exit code 0 only if all holds.
+
+    The cited files are run as they stand, line by line, on the trace's own tokens and weights.
+    """
+    if trace is not None and (prompt is not None or ids is not None or model is not None):
+        raise InvalidPrompt("Name a trace, or a prompt to record, not both.")
+    with opened(settings_with(model)) as here:
+        found = here.store.open(trace_id(here, trace)) if trace else _recorded(here, prompt, ids, steps)
+        with waiting(f"Proving {found.id[:12]}"):
+            report = here.verifications.verify(found, lambda what: None)
+    emit_json(report) if as_json else emit(report_text(report))
+    if not report.holds:
+        raise typer.Exit(1)
+
+
+def _recorded(here: "Explorer", prompt: str | None, ids: str | None, steps: int) -> "Trace":
+    if (prompt is None) == (ids is None):
+        raise InvalidPrompt(
+            "Name a trace, or give a prompt or ids.", hint=f"For example: {NAME} verify --prompt 'Hello world'."
+        )
+    try:
+        numbers = None if ids is None else [int(part) for part in ids.replace(",", " ").split()]
+    except ValueError:
+        raise InvalidPrompt(f"--ids {ids!r} is not a list of numbers.", hint="Write --ids 5,6,7.") from None
+    with waiting(f"Recording with {here.settings.model}"):
+        return here.record(here.plan(prompt, ids=numbers, steps=steps))
+
+
+def report_text(report: "Report") -> str:
+    """A report as a person reads it, the worst differences first."""
+    verdict = "everything that applies holds" if report.holds else "NOT everything holds"
+    lines = [f"Trace {report.trace[:12]} of {report.model}: {verdict}. ({report.seconds:.0f} s)", "", "Bytes"]
+    for file in report.bytes:
+        what = file.problem or f"blob {file.blob[:12]}, from {file.carrier}"
+        settled = "" if file.settled or file.problem else " (one of the revision's candidates)"
+        lines.append(f"  {_sign(file.holds)}  {file.key}: {what}{settled}")
+    lines += ["", "Coverage"]
+    for coverage in report.coverage:
+        named = f"{coverage.mapped} of {coverage.assignments} assignments are sites"
+        lines.append(f"  {_sign(coverage.holds)}  {coverage.source}: {named}, {len(coverage.exceptions)} excepted")
+        lines += [f"        except {text}" for text in coverage.exceptions]
+        lines += [f"        NOT A SITE: {text}" for text in coverage.unmapped]
+        if coverage.complete:
+            lines += [f"        NOT SEEN: {site}" for site in coverage.unseen]
+    lines += ["", "Execution"]
+    for source in dict.fromkeys(execution.source for execution in report.executions):
+        mine = [execution for execution in report.executions if execution.source == source]
+        produced = sum(execution.ran.name == "PRODUCED" for execution in mine)
+        lines.append(
+            f"  {_sign(all(e.holds for e in mine))}  {source}: of {len(mine)} citations {produced} hold the line "
+            f"that named the tensor, {sum(e.ran.name == 'EXECUTED' for e in mine)} ran without naming it"
+        )
+        lines += [f"        {e.operation}, lines {e.lines}: {e.ran.value}" for e in mine if not e.holds]
+    lines += ["", "Values"]
+    for source in dict.fromkeys(parity.source for parity in report.parities):
+        lines += _parities(source, [parity for parity in report.parities if parity.source == source])
+    for source, reasons in report.departures.items():
+        lines += [f"  -  {source}: does not apply: {reason}" for reason in reasons]
+    return "\n".join(lines)
+
+
+def _parities(source: str, parities: "list[Parity]") -> list[str]:
+    worst = sorted(parities, key=lambda parity: -parity.severity)
+    failing = [parity for parity in worst if not parity.holds]
+    lines = [
+        f"  {_sign(not failing)}  {source}: {len(parities) - len(failing)} of {len(parities)} tensors "
+        "within tolerance",
+        f"        {'tensor':<26} {'line':>5} {'max |Δ|':>10} {'relative':>10} {'tolerance':>10}",
+    ]
+    for parity in worst[: max(_WORST, min(len(failing), 40))]:
+        lines.append(
+            f"     {'  ' if parity.holds else '✗ '} {parity.address:<26} {parity.line or '':>5} "
+            f"{parity.largest_difference:>10.2e} {parity.relative:>10.2e} {parity.tolerance:>10.2e}"
+            + (f"  {parity.note}" if parity.note else "")
+        )
+    return lines
+
+
+def _sign(holds: bool) -> str:
+    return "✓" if holds else "✗"

@@ -1,0 +1,142 @@
+"""Citations as the API gives them: each evidence of a tensor, and a trace, in every format."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from provenance.catalogue import Catalogue, Context, Evidence, Intermediate
+from provenance.citing import CodeCitation, cite_code
+from provenance.citing_trace import TraceCitation, TraceFacts, cite_trace
+from provenance.errors import SourceUnavailable
+from provenance.sources import Proof, Sources
+from provenance.trace import Record
+
+
+class SpanOut(BaseModel):
+    """Cited lines that follow one another."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    first: int
+    last: int
+    anchor: str = Field(description="the function and statement that must stand there")
+    url: str
+    swhid: str
+
+
+class CitationOut(BaseModel):
+    """One claim about a tensor, and its pinned lines in every format."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    operation: str
+    role: str = Field(description="producer or consumer")
+    label: str
+    claim: str
+    repository: str
+    revision: str
+    path: str
+    author: str
+    license: str
+    lines: str = Field(description="the whole range")
+    spans: list[SpanOut] = Field(description="the cited lines; what lies between two spans is not cited")
+    blob: str = Field(description="git blob id of the content in which the lines stand, 40 hex digits")
+    settled: bool = Field(description="whether that blob is known to be the pinned revision's own")
+    known: str
+    url: str
+    swhid: str = Field(description="qualified; without origin, anchor and path where the blob is not settled")
+    core_swhid: str
+    markdown: str
+    bibtex: str
+    cff: str
+
+
+class TraceCitationOut(BaseModel):
+    """What determines a trace, and its reference in every format that a trace has."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    model: str
+    family: str
+    trained: bool
+    weights_sha256: str
+    dtype: str
+    device: str
+    threads: int
+    torch: str
+    prompt: str | None
+    token_ids: list[int]
+    steps: int
+    temperature: float
+    seed: int
+    created_at: str
+    tensors_sha256: str
+    markdown: str
+    bibtex: str
+    cff: str
+
+
+class CitedOut(BaseModel):
+    """The evidence of a tensor, and the trace where one was named."""
+
+    citations: list[CitationOut]
+    trace: TraceCitationOut | None = None
+
+
+def code_citation(sources: Sources, evidence: Evidence) -> CodeCitation:
+    """Cite evidence as it stands in the bytes at hand, or without them as its pin says.
+
+    Raises AnchorMoved where the bytes at hand do not have the anchors.
+    """
+    citation = evidence.citation
+    try:
+        excerpt = sources.excerpt(citation)
+    except SourceUnavailable:
+        blobs = citation.pin.blobs
+        return cite_code(citation, blobs[0].id, len(blobs) == 1, evidence.claim)
+    return cite_code(excerpt.as_read, excerpt.blob_id, excerpt.proof is Proof.VERIFIED, evidence.claim)
+
+
+def trace_citation(record: Record) -> TraceCitation:
+    """Cite a stored trace."""
+    recipe = record.recipe
+    return cite_trace(
+        TraceFacts(
+            id=recipe.id,
+            model=recipe.model.name,
+            family=recipe.model.family,
+            trained=recipe.model.trained,
+            weights_sha256=recipe.model.weights_sha256,
+            dtype=recipe.model.dtype,
+            device=recipe.device,
+            threads=recipe.threads,
+            torch=recipe.torch,
+            prompt=recipe.text,
+            token_ids=recipe.prompt.ids,
+            steps=recipe.steps,
+            temperature=recipe.temperature,
+            seed=recipe.seed,
+            created_at=record.created_at,
+            tensors_sha256=record.tensors_sha256,
+        )
+    )
+
+
+def citation_of(context: Context, code: CodeCitation) -> CitationOut:
+    """A citation with the claim's place among the tensor's evidence."""
+    place = {
+        "operation": context.operation.title,
+        "role": "producer" if context.produces else "consumer",
+        "label": context.evidence.label,
+    }
+    return CitationOut.model_validate({**place, **code.fields()})
+
+
+def citations_of(catalogue: Catalogue, row: Intermediate, sources: Sources) -> list[CitationOut]:
+    """Every evidence of a tensor, its producer's first."""
+    context = catalogue.context(row.site)
+    return [citation_of(entry, code_citation(sources, entry.evidence)) for entry in context]
+
+
+def trace_citation_of(trace: TraceCitation) -> TraceCitationOut:
+    """A trace's citation."""
+    return TraceCitationOut.model_validate(trace.fields())

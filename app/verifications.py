@@ -1,0 +1,112 @@
+"""Verifications that wait, run or failed; their reports are stored beside the traces."""
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from app.jobs import State
+from provenance.errors import ProvenanceError
+from provenance.store import TraceStore
+from provenance.trace import Trace
+from provenance.verdict import Report
+from provenance.verify import Progress
+
+log = logging.getLogger(__name__)
+
+_FILE = "verdict.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """One verification: its state, what it is proving now, and why it failed."""
+
+    state: State
+    proving: str = ""
+    error: str = ""
+
+
+class Verifications:
+    """Verifies traces one after the other, in the background, and keeps the reports."""
+
+    def __init__(self, store: TraceStore, run: Callable[[Trace, Progress], Report]) -> None:
+        self._store = store
+        self._run = run
+        self._under_way: dict[str, Verification] = {}
+        self._reports: dict[str, Report] = {}
+        self._lock = threading.Lock()
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="verify")
+
+    def report(self, trace: Trace) -> Report | None:
+        """The stored report, or None where the trace was not verified by this version."""
+        with self._lock:
+            if trace.id in self._reports:
+                return self._reports[trace.id]
+        text = self._store.attached(trace.id, _FILE)
+        try:
+            report = Report.model_validate_json(text) if text else None
+        except ValidationError:
+            return None
+        if report is None or report.trace != trace.id:
+            return None
+        self._remember(report)
+        return report
+
+    def state(self, trace: Trace) -> Verification | None:
+        """What became of the verification of a trace; None where nobody asked for one."""
+        with self._lock:
+            under_way = self._under_way.get(trace.id)
+        if under_way is not None:
+            return under_way
+        return Verification(State.DONE) if self.report(trace) else None
+
+    def submit(self, trace: Trace) -> Verification:
+        """Verify in the background; a trace that is verified, or being verified, is not run again."""
+        with self._lock:
+            known = self._under_way.get(trace.id)
+            if known is not None and known.state in (State.QUEUED, State.RUNNING):
+                return known
+        if self.report(trace) is not None:
+            return Verification(State.DONE)
+        queued = Verification(State.QUEUED)
+        with self._lock:
+            self._under_way[trace.id] = queued
+        self._worker.submit(self._perform, trace)
+        return queued
+
+    def verify(self, trace: Trace, progress: Progress) -> Report:
+        """Verify now, in this thread, and store the report."""
+        report = self._run(trace, progress)
+        self._store.attach(trace.id, _FILE, report.model_dump_json())
+        self._remember(report)
+        return report
+
+    def close(self) -> None:
+        """Finish the running verification, drop those that wait."""
+        self._worker.shutdown(wait=True, cancel_futures=True)
+
+    def _perform(self, trace: Trace) -> None:
+        self._update(trace.id, Verification(State.RUNNING))
+        try:
+            self.verify(trace, lambda what: self._update(trace.id, Verification(State.RUNNING, proving=what)))
+        except ProvenanceError as error:
+            self._update(trace.id, Verification(State.FAILED, error=str(error)))
+        except Exception:
+            log.exception("verifying %s failed", trace.id)
+            self._update(trace.id, Verification(State.FAILED, error="It failed; the server's log says why."))
+        else:
+            with self._lock:
+                self._under_way.pop(trace.id, None)
+
+    def _update(self, id: str, verification: Verification) -> None:
+        with self._lock:
+            self._under_way[id] = verification
+
+    def _remember(self, report: Report) -> None:
+        with self._lock:
+            self._reports[report.trace] = report
+            while len(self._reports) > 32:
+                self._reports.pop(next(iter(self._reports)))
