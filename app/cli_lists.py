@@ -97,9 +97,10 @@ def repin(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which citations keep their lines at another revision or release.
+    """Show how the citations stand in another revision.
 
-    Exits with 1 if the text of one changed, or if one vanished.
+    Or in another release of the package that carries the file. Exits with 1 if the text of one
+    changed, or if one vanished.
     """
     from app.cli_repin import repin as compare
     from app.cli_repin import repin_text

@@ -73,7 +73,7 @@ def write(pin: Pin, new: Pin, changes: Sequence[Change], source: bytes, director
     gone = sorted({str(change.span.anchor) for change in changes if change.state is Drift.VANISHED})
     if gone:
         raise InvalidInput(
-            f"{len(gone)} cited places have no counterpart there: {', '.join(gone)}.",
+            f"Cited places without a counterpart there: {', '.join(gone)}.",
             hint="Cite something else for their claims first; then write again.",
         )
     if new.blobs[0].id != git_blob_id(source):
@@ -217,7 +217,7 @@ def _verified(after: bytes, before: bytes, path: Path, new: Pin, source: bytes) 
     for left, right in pairwise(literals):
         if left.call == right.call and left.key[2] > right.key[1]:
             raise InvalidInput(
-                f"{path.name} would cite line {right.key[1]} ({right.key[0]}) after line {left.key[2]} ({left.key[0]}).",
+                f"{path.name} would cite {left.key[0]} before {right.key[0]}, which stands first there.",
                 hint="Change the order of these spans by hand; then write again.",
             )
     if path.name == "pins.py":

