@@ -29,7 +29,7 @@ class Settings(BaseSettings):
     model: str = Field("gpt2-untrained", description="the model used where none is named")
     model_directories: Paths = Field((), description="checkpoints to offer, by their folders' names")
     source_directories: Paths = Field((), description="directories or clones that hold the cited sources")
-    network: bool = Field(True, description="whether `sources fetch` and the server may ask the git host")
+    network: bool = Field(True, description="whether `sources fetch` may ask registry and git host")
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0 takes a free one")
     example: bool = Field(True, description="whether the first start records an example trace")
