@@ -1,0 +1,402 @@
+"""The catalogue: what it lists, how its edges fit together, and that its places exist in the cited files."""
+
+import ast
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from provenance.catalogue import Catalogue, Intermediate, Kind, Operation, Point, Read
+from provenance.citation import Citation, Pin
+from provenance.errors import UnknownSite
+from provenance.gpt2.catalogue import AXES, CATALOGUE, GPT2_SMALL
+from provenance.gpt2.operations import OPERATIONS
+from provenance.gpt2.pins import OPENAI, PINS, TRANSFORMERS
+from provenance.gpt2.rows_attention import ATTENTION
+from provenance.gpt2.rows_mlp import MLP
+from provenance.gpt2.rows_model import EMBEDDING, OUTPUT
+from provenance.gpt2.rows_qkv import QKV
+from provenance.names import Address, is_layered
+from provenance.sources import check, git_blob_id
+
+LAYERS, LAST_STEP = 3, 2
+POINTS = [(row, point) for row in CATALOGUE for point in row.points]
+CITED = [(operation, evidence) for operation in OPERATIONS for evidence in operation.evidence]
+
+SITES = """
+    tokens wpe wte embed.tokens positions embed.positions embed.h
+    h.past
+    h.ln_1.g h.ln_1.b h.ln_1.u h.ln_1.s h.ln_1.normalized h.ln_1.out
+    h.attn.c_attn.w h.attn.c_attn.b h.attn.c_attn.c h.attn.q h.attn.k h.attn.v
+    h.attn.present h.attn.pk h.attn.pv h.attn.k_all h.attn.v_all
+    h.attn.scores_raw h.attn.scores
+    h.attn.mask.i h.attn.mask.j h.attn.mask.m h.attn.mask.b h.attn.mask.broadcast
+    h.attn.scores_masked h.attn.softmax.x h.attn.softmax.ex h.attn.pattern
+    h.attn.context h.attn.merged h.attn.c_proj.w h.attn.c_proj.b h.attn.out h.resid_mid
+    h.ln_2.g h.ln_2.b h.ln_2.u h.ln_2.s h.ln_2.normalized h.ln_2.out
+    h.mlp.c_fc.w h.mlp.c_fc.b h.mlp.c_fc.c h.mlp.h h.mlp.c_proj.w h.mlp.c_proj.b h.mlp.h2 h.resid_post
+    presents
+    ln_f.g ln_f.b ln_f.u ln_f.s ln_f.normalized ln_f.out
+    h_flat logits_flat logits
+""".split()  # noqa: SIM905 - a list would take 72 lines
+
+
+@lru_cache
+def source(pin: Pin) -> bytes:
+    """The pinned file from its installed package, with the blob id checked."""
+    package = pin.blobs[0].packages[0]
+    installed = metadata.distribution(package.distribution)
+    assert installed.version == package.version
+    content = Path(str(installed.locate_file(package.file))).read_bytes()
+    assert git_blob_id(content) == pin.blobs[0].id
+    return content
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9']+", text.lower())
+
+
+# --- the list ---
+
+
+def test_these_are_all_sites_in_order_of_computation() -> None:
+    assert [row.site for row in CATALOGUE] == SITES
+
+
+def test_no_row_or_operation_is_listed_twice() -> None:
+    rows = (*EMBEDDING, *QKV, *ATTENTION, *MLP, *OUTPUT)
+    assert len({row.site for row in rows}) == len(rows)
+    assert len({operation.id for operation in OPERATIONS}) == len(OPERATIONS)
+    assert len({operation.title for operation in OPERATIONS}) == len(OPERATIONS)
+    assert len({axis.symbol for axis in AXES}) == len(AXES)
+
+
+def test_no_two_sites_have_the_same_title() -> None:
+    titles = [row.title for row in CATALOGUE]
+    assert sorted(set(titles)) == sorted(titles)
+
+
+@pytest.mark.parametrize("row", list(CATALOGUE), ids=lambda row: row.site)
+def test_a_site_has_a_name_title_sentence_group_and_formula(row: Intermediate) -> None:
+    assert row.name.strip()
+    assert row.title[0].isupper()
+    assert not row.title.endswith(".")
+    assert row.description[0].isupper()
+    assert re.fullmatch(r"[^.]+\.", row.description.replace("ln_1.", "")), "one sentence, one full stop"
+    assert len(row.description) <= 120
+    assert row.group[0] in ("Model", "Transformer block")
+    assert (row.group[0] == "Transformer block") == is_layered(row.site)
+    assert row.formula.strip()
+    assert row.operation in CATALOGUE.operations
+
+
+def test_every_operation_produces_a_site_and_is_listed_in_order_of_its_first_one() -> None:
+    used = list(dict.fromkeys(row.operation for row in CATALOGUE))
+    assert set(used) == CATALOGUE.operations.keys()
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
+def test_an_operation_has_evidence_in_both_sources(operation: Operation) -> None:
+    assert {evidence.citation.pin for evidence in operation.evidence} == set(PINS)
+    for evidence in operation.evidence:
+        assert evidence.claim[0].isupper() or evidence.claim.startswith(("nn.", "c_", "wte", "wpe", "lm_head"))
+        assert evidence.claim.endswith(".")
+        assert evidence.label in ("openai", "transformers", "linear-operation")
+
+
+def test_only_parameters_and_the_input_have_no_inputs_in_the_prefill() -> None:
+    for row in CATALOGUE:
+        address = Address(row.site, 1 if is_layered(row.site) else None, 0 if row.steps.cover(0) else 1)
+        if row.kind is Kind.PARAMETER:
+            assert row.inputs == ()
+        elif row.site != "tokens":
+            assert CATALOGUE.inputs_of(address, LAYERS), row.site
+
+
+def test_an_unknown_site_is_refused_with_near_matches() -> None:
+    with pytest.raises(UnknownSite) as refused:
+        CATALOGUE.row("h.attn.scors")
+    assert refused.value.near[0] == "h.attn.scores"
+    assert str(refused.value).startswith("There is no tensor named 'h.attn.scors'. Did you mean h.attn.scores")
+    with pytest.raises(UnknownSite, match="Search for it"):
+        CATALOGUE.row("zzzzzzzzzzzz")
+
+
+@pytest.mark.parametrize("change", ["operation", "shape", "inputs", "masked_by"])
+def test_a_catalogue_that_names_something_unknown_cannot_be_built(change: str) -> None:
+    wrong: dict[str, object] = {
+        "operation": "nothing",
+        "shape": ("B", "Ω"),
+        "inputs": (Read("nothing"),),
+        "masked_by": "nothing",
+    }
+    rows = [replace(row, **{change: wrong[change]}) if row.site == "wte" else row for row in CATALOGUE]  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="wte names"):
+        Catalogue("gpt2", rows, OPERATIONS, AXES)
+
+
+# --- the reference page's case ---
+
+
+def test_the_normalized_attention_input_has_the_reference_page_s_five_entries_in_order() -> None:
+    row = CATALOGUE.row("h.ln_1.out")
+    assert (row.name, row.title) == ("norm(x, 'ln_1')", "Normalized attention input")
+    assert row.group[:2] == ("Transformer block", "Attention")
+    assert CATALOGUE.shape(row, GPT2_SMALL) == "[B batch, T, 768 d]"
+    assert CATALOGUE.shape(row, GPT2_SMALL, decode=True) == "[B batch, 1, 768 d]"
+    openai, transformers = "9b63575ef42771a015060c964af2c3da4cf7c8ab", "71c6f699ac9b3f8fc42a6a3e9dc59034c349a678"
+    modeling = "src/transformers/models/gpt2/modeling_gpt2.py"
+    norm, qkv = "Pre-attention LayerNorm", "Fused Q, K, V projection"
+    found = [
+        (c.operation.title, c.evidence.label, pin.repository, pin.revision, pin.path, cited.lines, cited.gaps)
+        for c in CATALOGUE.context("h.ln_1.out")
+        for cited in [c.evidence.citation]
+        for pin in [cited.pin]
+    ]
+    assert found == [
+        (norm, "openai", "openai/gpt-2", openai, "src/model.py", "28–38", ()),
+        (norm, "transformers", "huggingface/transformers", transformers, modeling, "252–273", ((253, 271),)),
+        (qkv, "linear-operation", "openai/gpt-2", openai, "src/model.py", "50–56", ()),
+        (qkv, "openai", "openai/gpt-2", openai, "src/model.py", "101–104", ()),
+        (qkv, "transformers", "huggingface/transformers", transformers, modeling, "185–191", ()),
+    ]
+    assert [context.produces for context in CATALOGUE.context("h.ln_1.out")] == [True, True, False, False, False]
+
+
+# --- the edges ---
+
+
+def every_address() -> Iterator[Address]:
+    for row in CATALOGUE:
+        for layer in range(LAYERS) if is_layered(row.site) else (None,):
+            for step in range(LAST_STEP + 1):
+                if row.steps.cover(step):
+                    yield Address(row.site, layer, step)
+
+
+def test_inputs_and_readers_are_inverse_to_each_other() -> None:
+    addresses = list(every_address())
+    edges = {(read, a) for a in addresses for read in CATALOGUE.inputs_of(a, LAYERS)}
+    assert {read for read, _ in edges} <= set(addresses), "an input that does not exist in that step"
+    backwards = {(a, reader) for a in addresses for reader in CATALOGUE.readers_of(a, LAYERS, LAST_STEP)}
+    assert edges == backwards
+
+
+def test_what_is_read_stands_before_its_reader() -> None:
+    order = {site: number for number, site in enumerate(SITES)}
+
+    def when(address: Address) -> tuple[int, int, int]:
+        after = -1 if address.layer is None and order[address.site] < order["h.past"] else LAYERS
+        return address.step, after if address.layer is None else address.layer, order[address.site]
+
+    for address in every_address():
+        assert all(when(read) < when(address) for read in CATALOGUE.inputs_of(address, LAYERS)), str(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "inputs"),
+    [
+        ("h.0.ln_1.u", ["embed.h"]),
+        ("h.2.ln_1.u@1", ["h.1.resid_post@1"]),
+        ("ln_f.u", ["h.2.resid_post"]),
+        ("h.1.attn.scores_raw", ["h.1.attn.q", "h.1.attn.k"]),
+        ("h.1.attn.scores_raw@2", ["h.1.attn.q@2", "h.1.attn.k_all@2"]),
+        ("presents@1", ["h.0.attn.present@1", "h.1.attn.present@1", "h.2.attn.present@1"]),
+        ("h.0.past@2", ["h.0.attn.present", "h.0.attn.present@1"]),
+        ("positions", ["tokens"]),
+        ("h.1.resid_mid", ["h.0.resid_post", "h.1.attn.out"]),
+    ],
+)
+def test_inputs_worked_out_by_hand(address: str, inputs: list[str]) -> None:
+    found = CATALOGUE.inputs_of(Address.parse(address), LAYERS)
+    assert [str(read) for read in found if CATALOGUE.row(read.site).kind is not Kind.PARAMETER] == inputs
+
+
+def test_readers_worked_out_by_hand() -> None:
+    readers = CATALOGUE.readers_of(Address.parse("h.0.resid_post"), LAYERS, LAST_STEP)
+    assert [str(reader) for reader in readers] == [
+        "h.1.ln_1.u", "h.1.ln_1.s", "h.1.ln_1.normalized", "h.1.resid_mid",
+    ]  # fmt: skip
+    assert CATALOGUE.readers_of(Address.parse("logits"), LAYERS, LAST_STEP) == ()
+
+
+def test_the_tree_holds_every_site_once() -> None:
+    rows = [row.site for top in CATALOGUE.tree for group in top.walk() for row in group.rows]
+    assert sorted(rows) == sorted(SITES)
+    groups = [group for top in CATALOGUE.tree for group in top.walk()]
+    assert len({group.slug for group in groups}) == len(groups)
+    assert all(CATALOGUE.group(group.slug) == group for group in groups)
+    with pytest.raises(UnknownSite, match="transformer-block/attention"):
+        CATALOGUE.group("transformer-block/attenton")
+
+
+# --- shapes ---
+
+
+def test_shapes_use_the_axes_of_the_glossary_and_all_of_them() -> None:
+    assert {symbol for row in CATALOGUE for symbol in row.shape} == set(CATALOGUE.axes)
+    assert GPT2_SMALL.keys() <= CATALOGUE.axes.keys()
+
+
+@pytest.mark.parametrize(
+    ("site", "prefill", "decode"),
+    [
+        ("logits", "[B batch, T, 50257 vocab]", "[B batch, 1, 50257 vocab]"),
+        ("h.attn.pattern", "[B batch, 12 head, T, S]", "[B batch, 12 head, 1, P+1]"),
+        ("h.attn.c_attn.w", "[1, 768 d, 2304 3d]", "[1, 768 d, 2304 3d]"),
+        ("presents", "[B batch, 12 layer, 2 k/v, 12 head, T, 64 head_dim]",
+         "[B batch, 12 layer, 2 k/v, 12 head, 1, 64 head_dim]"),
+        ("h_flat", "[B·T, 768 d]", "[B, 768 d]"),
+        ("wpe", "[1024 context, 768 d]", "[1024 context, 768 d]"),
+    ],
+)  # fmt: skip
+def test_symbolic_shapes_of_gpt2_small(site: str, prefill: str, decode: str) -> None:
+    row = CATALOGUE.row(site)
+    assert CATALOGUE.shape(row, GPT2_SMALL) == prefill
+    assert CATALOGUE.shape(row, GPT2_SMALL, decode=True) == decode
+
+
+# --- the cited files ---
+
+
+@pytest.mark.parametrize(
+    "citation",
+    [pytest.param(e.citation, id=f"{o.id}-{e.citation.pin.label}-{e.citation.lines}") for o, e in CITED],
+)
+def test_anchors_stand_at_their_pinned_lines(citation: Citation) -> None:
+    for span in citation.spans:
+        check(source(citation.pin), span)
+
+
+def test_pins_give_full_revisions_and_blob_ids() -> None:
+    assert all(re.fullmatch("[0-9a-f]{40}", pin.revision) for pin in PINS)
+    assert all(re.fullmatch("[0-9a-f]{40}", blob.id) for pin in PINS for blob in pin.blobs)
+    assert (len(source(OPENAI)), source(OPENAI).count(b"\n")) == (6503, 174)
+    assert source(TRANSFORMERS).count(b"\n") == 1136
+
+
+@lru_cache
+def functions() -> dict[str, ast.FunctionDef]:
+    """Every function of OpenAI's file by its qualified name."""
+    found: dict[str, ast.FunctionDef] = {}
+
+    def visit(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.FunctionDef):
+                found[prefix + node.name] = node
+                visit(node.body, f"{prefix}{node.name}.")
+
+    visit(ast.parse(source(OPENAI)).body, "")
+    return found
+
+
+def statements_at(function: str, line: int) -> list[ast.stmt]:
+    """The statements of a function itself that start at a line, headers of compound ones included."""
+    inner = {
+        id(node)
+        for definition in ast.walk(functions()[function])
+        if isinstance(definition, ast.FunctionDef) and definition is not functions()[function]
+        for node in ast.walk(definition)
+    }
+    nodes = (node for node in ast.walk(functions()[function]) if isinstance(node, ast.stmt))
+    return [node for node in nodes if node.lineno == line and id(node) not in inner]
+
+
+def spelt(node: ast.expr) -> str:
+    return ast.unparse(node)
+
+
+def targets(statement: ast.stmt) -> Iterator[str]:
+    found = statement.targets if isinstance(statement, ast.Assign) else []
+    if isinstance(statement, ast.For):
+        found = [statement.target]
+    for target in found:
+        yield from map(spelt, target.elts if isinstance(target, ast.Tuple) else [target])
+
+
+def held(statement: ast.stmt, kind: str) -> set[str]:
+    """What a statement assigns, returns, calls or passes, as expressions in one spelling."""
+    header = [statement.iter] if isinstance(statement, ast.For) else list(ast.iter_child_nodes(statement))
+    calls = [node for part in header for node in ast.walk(part) if isinstance(node, ast.Call)]
+    match kind:
+        case "assign":
+            return set(targets(statement))
+        case "return":
+            return {spelt(statement.value)} if isinstance(statement, ast.Return) and statement.value else set()
+        case "call":
+            return {spelt(call) for call in calls}
+        case "argument":
+            return {spelt(argument) for call in calls for argument in call.args}
+    raise AssertionError(f"{kind} is no kind of point")
+
+
+@pytest.mark.parametrize(
+    ("row", "point"), POINTS, ids=lambda value: value.site if isinstance(value, Intermediate) else str(value)
+)
+def test_a_point_stands_in_the_pinned_file(row: Intermediate, point: Point) -> None:
+    here = statements_at(point.function, point.line)
+    assert spelt(ast.parse(point.expression, mode="eval").body) in {
+        expression for statement in here for expression in held(statement, point.kind)
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "point"), POINTS, ids=lambda value: value.site if isinstance(value, Intermediate) else str(value)
+)
+def test_a_point_names_its_caller_exactly_where_its_function_is_called_more_than_once(
+    row: Intermediate, point: Point
+) -> None:
+    name = point.function.rpartition(".")[2]
+    lines = {
+        node.lineno
+        for node in ast.walk(ast.parse(source(OPENAI)))
+        if isinstance(node, ast.Call) and spelt(node.func) == name
+    }
+    if point.caller is None:
+        assert len(lines) <= 1 or point.function == "model"
+    else:
+        assert len(lines) > 1
+        assert point.caller in lines
+
+
+def test_no_two_sites_share_a_point() -> None:
+    seen = [(p.function, p.line, p.expression, p.kind, p.caller) for _, p in POINTS]
+    assert len(set(seen)) == len(seen)
+
+
+@pytest.mark.parametrize("row", list(CATALOGUE), ids=lambda row: row.site)
+def test_a_site_s_name_is_an_expression_that_openai_s_file_holds_at_one_of_its_points(row: Intermediate) -> None:
+    assert row.points
+    wanted = spelt(ast.parse(row.name, mode="eval").body)
+    calls = [node for node in ast.walk(ast.parse(source(OPENAI))) if isinstance(node, ast.Call)]
+    held_here = set()
+    for point in row.points:
+        held_here |= {spelt(c) for c in calls if spelt(c.func) == point.function and point.kind == "return"}
+        for statement in statements_at(point.function, point.line):
+            held_here |= set(targets(statement))
+            held_here |= {spelt(node) for node in ast.walk(statement) if isinstance(node, ast.expr)}
+    assert wanted in held_here
+
+
+def test_points_lie_inside_what_their_operation_or_its_neighbours_cite() -> None:
+    for row in CATALOGUE:
+        cited = [e.citation for e in CATALOGUE.operation_of(row).evidence if e.citation.pin == OPENAI]
+        assert any(point.line in citation for point in row.points for citation in cited), row.site
+
+
+def test_no_text_of_the_catalogue_takes_six_words_in_a_row_from_a_comment_of_the_sources() -> None:
+    ours = [row.title for row in CATALOGUE] + [row.description for row in CATALOGUE]
+    ours += [evidence.claim for _, evidence in CITED] + [axis.meaning for axis in AXES]
+    theirs = {run for pin in PINS for run in runs(source(pin).decode())}
+    assert not {run for text in ours for run in runs(text)} & theirs
+
+
+def runs(text: str) -> Iterator[tuple[str, ...]]:
+    """Every run of six words."""
+    listed = words(text)
+    yield from zip(*(itertools.islice(listed, start, None) for start in range(6)), strict=False)
