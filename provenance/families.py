@@ -13,6 +13,7 @@ from provenance.catalogue import Catalogue
 from provenance.gpt2 import witnesses as gpt2
 from provenance.gpt2.catalogue import CATALOGUE as GPT2_CATALOGUE
 from provenance.gpt2.equations import EQUATIONS, Inputs
+from provenance.gpt2.witness_tensorflow import OpenAITensorFlowWitness
 from provenance.model import Model
 from provenance.witness.testimony import Witness
 
@@ -25,13 +26,15 @@ class Family:
 
     `compared_where_visible` names for score-like sites the boolean site whose True cells are
     compared: implementations fill masked cells differently. `equation` recomputes a site from its
-    recorded inputs in float64, or returns None where it is no computation.
+    recorded inputs in float64, or returns None where it is no computation. `on_tensorflow` are further
+    witnesses, heard on request alone: they need TensorFlow.
     """
 
     catalogue: Catalogue
     witnesses: tuple[Witness, ...]
     compared_where_visible: Mapping[str, str]
     equation: Callable[[Model, str, Mapping[str, tuple[Array, ...]]], Array | None]
+    on_tensorflow: tuple[Witness, ...] = ()
 
 
 def _gpt2_equation(model: Model, site: str, arrays: Mapping[str, tuple[Array, ...]]) -> Array | None:
@@ -49,5 +52,6 @@ FAMILIES: Mapping[str, Family] = {
         gpt2.WITNESSES,
         {"h.attn.scores_masked": _VISIBLE, "h.attn.softmax.x": _VISIBLE},
         _gpt2_equation,
+        (OpenAITensorFlowWitness(),),
     ),
 }

@@ -7,7 +7,7 @@ each of their lines holds. The family says which line holds which site; this mod
 import importlib.metadata
 import platform
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -38,24 +38,35 @@ EQUATION = "equation"
 """The source of a parity with our own recomputation in NumPy."""
 
 
-def verify(family: Family, model: Model, trace: Trace, sources: Sources, progress: Progress | None = None) -> Report:
-    """Prove all that can be proven about a trace; a source that cannot testify is said, not skipped."""
+def verify(
+    family: Family,
+    model: Model,
+    trace: Trace,
+    sources: Sources,
+    progress: Progress | None = None,
+    extra: Sequence[Witness] = (),
+) -> Report:
+    """Prove all that can be proven about a trace; a source that cannot testify is said, not skipped.
+
+    `extra` are witnesses besides the family's own, which are always heard.
+    """
     started = time.monotonic()
     tell = progress or (lambda what: None)
     work = _Work(family, model, trace)
     tell("the cited files' bytes")
     contents = _check_bytes(work, sources)
-    for witness in family.witnesses:
-        tell(f"{witness.pin.repository}, run line by line")
-        _hear(work, witness, contents.get(witness.pin.key))
+    packages = {"torch", "transformers", "numpy", "tensor-provenance"}
+    for witness in (*family.witnesses, *extra):
+        tell(f"{witness.pin.repository}, run line by line ({witness.label})")
+        if _hear(work, witness, contents.get(witness.pin.key)):
+            packages.update(witness.packages)
     tell("every equation, recomputed in NumPy")
     _recompute(work)
-    packages = ("torch", "transformers", "numpy", "tensor-provenance")
     return Report(
         trace=trace.id,
         model=model.info.name,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions={"python": platform.python_version()} | {p: importlib.metadata.version(p) for p in packages},
+        versions={"python": platform.python_version()} | {p: importlib.metadata.version(p) for p in sorted(packages)},
         seconds=round(time.monotonic() - started, 2),
         bytes=tuple(work.bytes),
         coverage=tuple(work.coverage),
@@ -142,9 +153,9 @@ def _check_bytes(work: _Work, sources: Sources) -> dict[str, bytes]:
 # --- witnesses ---
 
 
-def _hear(work: _Work, witness: Witness, source: bytes | None) -> None:
+def _hear(work: _Work, witness: Witness, source: bytes | None) -> bool:
     """Run one witness; add its coverage, executions and parities, or why it does not testify."""
-    label = witness.pin.label
+    label = witness.label
     reasons = list(witness.departures(work.model))
     if work.model.info.dtype != "float32":
         reasons.append(f"this trace was computed in {work.model.info.dtype}; parity is measured in float32")
@@ -152,7 +163,7 @@ def _hear(work: _Work, witness: Witness, source: bytes | None) -> None:
         reasons.append("its file is not at hand")
     if reasons or source is None:
         work.departures[label] = tuple(reasons)
-        return
+        return False
     heard = _Heard(work, witness)
     steps = [work.trace.kept(step)["tokens"] for step in range(work.trace.last_step + 1)]
     torch.set_num_threads(work.trace.recipe.threads)
@@ -160,10 +171,11 @@ def _hear(work: _Work, witness: Witness, source: bytes | None) -> None:
         witness.testify(work.model, steps, source, heard.observe, heard.lines)
     except (Unavailable, UnsupportedCheckpoint) as error:
         work.departures[label] = (str(error),)
-        return
+        return False
     work.held_at[label] = {site: tuple(sorted(lines)) for site, lines in heard.held_at.items()}
     work.coverage.append(heard.coverage())
     work.executions.extend(heard.executions())
+    return True
 
 
 class _Heard:
@@ -189,7 +201,7 @@ class _Heard:
                 claim.layout.apply(self.work.tensor(claim.address)),
                 observation.value,
                 self.work.visible(claim.address),
-                Origin(self.witness.pin.label, observation.line, observation.expression, claim.layout.sentence),
+                Origin(self.witness.label, observation.line, observation.expression, claim.layout.sentence),
             )
         )
 
@@ -203,7 +215,7 @@ class _Heard:
         rest = [place for place in self.assigned if place not in named]
         reasons = self.witness.exceptions
         return Coverage(
-            source=self.witness.pin.label,
+            source=self.witness.label,
             assignments=len(self.assigned),
             mapped=len(named),
             exceptions=tuple(f"{_where(place)}: {reasons[place]}" for place in rest if place in reasons),
@@ -236,7 +248,7 @@ class _Heard:
                 found.append(
                     Execution(
                         operation=operation.id,
-                        source=self.witness.pin.label,
+                        source=self.witness.label,
                         label=evidence.label,
                         lines=citation.lines,
                         ran=self._ran(citation, bool(produced), bool(produced_at)),

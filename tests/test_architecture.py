@@ -36,7 +36,8 @@ TORCH = (
     "provenance.model", "provenance.trace", "provenance.store", "provenance.recorder", "provenance.summary",
     "provenance.parity", "provenance.verify", "provenance.compare", "provenance.witness",
     "provenance.gpt2.model", "provenance.gpt2.weights", "provenance.gpt2.checkpoints",
-    "provenance.gpt2.witnesses", "provenance.gpt2.points_transformers", "provenance.gpt2.training",
+    "provenance.gpt2.witnesses", "provenance.gpt2.witness_tensorflow", "provenance.gpt2.points_transformers",
+    "provenance.gpt2.training",
     "app.explorer", "app.api", "app.pictures", "app.pages.values",
 )  # fmt: skip
 
@@ -53,7 +54,7 @@ WHERE = {
     "typer": ("app",),
     "pydantic_settings": ("app.settings",),
     "transformers": ("provenance.gpt2.witnesses",),
-    "tensorflow": (),
+    "tensorflow": ("provenance.witness.tensorflow_real",),
     "requests": (),
     "httpx": (),
 }

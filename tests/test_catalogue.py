@@ -30,10 +30,9 @@ CITED = [(operation, evidence) for operation in OPERATIONS for evidence in opera
 
 SITES = """
     tokens wpe wte embed.tokens positions embed.positions embed.h
-    h.past
     h.ln_1.g h.ln_1.b h.ln_1.u h.ln_1.s h.ln_1.normalized h.ln_1.out
     h.attn.c_attn.w h.attn.c_attn.b h.attn.c_attn.c h.attn.q h.attn.k h.attn.v
-    h.attn.present h.attn.pk h.attn.pv h.attn.k_all h.attn.v_all
+    h.attn.present h.past h.attn.pk h.attn.pv h.attn.k_all h.attn.v_all
     h.attn.scores_raw h.attn.scores
     h.attn.mask.i h.attn.mask.j h.attn.mask.m h.attn.mask.b h.attn.mask.broadcast
     h.attn.scores_masked h.attn.softmax.x h.attn.softmax.ex h.attn.pattern
@@ -191,7 +190,7 @@ def test_what_is_read_stands_before_its_reader() -> None:
     order = {site: number for number, site in enumerate(SITES)}
 
     def when(address: Address) -> tuple[int, int, int]:
-        after = -1 if address.layer is None and order[address.site] < order["h.past"] else LAYERS
+        after = -1 if address.layer is None and order[address.site] < order["h.ln_1.g"] else LAYERS
         return address.step, after if address.layer is None else address.layer, order[address.site]
 
     for address in every_address():

@@ -82,8 +82,6 @@ class GPT2:
 
     def _block(self, layer: int, x: Tensor, past: Tensor | None, tap: Tap) -> tuple[Tensor, Tensor]:
         at = f"h.{layer}"
-        if past is not None:
-            past = tap(f"{at}.past", past)
         a, present = self._attention(f"{at}.attn", self._norm(f"{at}.ln_1", x, tap), past, tap)
         x = tap(f"{at}.resid_mid", x + a)  # (B, T, d)
         m = self._mlp(f"{at}.mlp", self._norm(f"{at}.ln_2", x, tap), tap)
@@ -107,6 +105,7 @@ class GPT2:
         q, k, v = (tap(f"{at}.{name}", part) for name, part in zip("qkv", by_head, strict=True))
         present = tap(f"{at}.present", torch.stack((k, v), dim=1))  # (B, 2, H, T, h)
         if past is not None:
+            past = tap(f"{at.removesuffix('.attn')}.past", past)  # (B, 2, H, P, h)
             pk, pv = (tap(f"{at}.p{name}", part) for name, part in zip("kv", past.unbind(1), strict=True))
             k = tap(f"{at}.k_all", torch.cat((pk, k), dim=-2))  # (B, H, S, h)
             v = tap(f"{at}.v_all", torch.cat((pv, v), dim=-2))

@@ -106,6 +106,21 @@ _QKV_ROWS = (
     _split("v", "Values", "What each new position hands over when attended to, by head."),
 )
 
+_PAST = Intermediate(
+    site="h.past",
+    name="past",
+    title="Past keys and values of a layer",
+    description="This layer's part of the cache, from all earlier positions, in decode steps only.",
+    shape=("B", "2", "H", "P", "hd"),
+    group=_CACHE,
+    operation="past",
+    formula=r"\mathrm{past}_\ell",
+    points=(Point("model", 163, "past"),),
+    inputs=(Read("h.attn.present", Across.EARLIER),),
+    kind=Kind.INPUT,
+    steps=Steps.DECODE,
+)
+
 _CACHE_ROWS = (
     Intermediate(
         site="h.attn.present",
@@ -123,25 +138,11 @@ _CACHE_ROWS = (
         ),
         inputs=(Read("h.attn.k"), Read("h.attn.v")),
     ),
+    _PAST,
     _past("k", "Past keys"),
     _past("v", "Past values"),
     _grown("k", 107, "All keys"),
     _grown("v", 108, "All values"),
 )
 
-_PAST = Intermediate(
-    site="h.past",
-    name="past",
-    title="Past keys and values of a layer",
-    description="This layer's part of the cache, from all earlier positions, in decode steps only.",
-    shape=("B", "2", "H", "P", "hd"),
-    group=_CACHE,
-    operation="past",
-    formula=r"\mathrm{past}_\ell",
-    points=(Point("model", 163, "past"),),
-    inputs=(Read("h.attn.present", Across.EARLIER),),
-    kind=Kind.INPUT,
-    steps=Steps.DECODE,
-)
-
-QKV = (_PAST, *_LN_1, *_QKV_ROWS, *_CACHE_ROWS)
+QKV = (*_LN_1, *_QKV_ROWS, *_CACHE_ROWS)

@@ -31,6 +31,8 @@ class OpenAIWitness:
     """openai/gpt-2's model.py, unmodified, on torch through a stand-in for TensorFlow."""
 
     pin = OPENAI
+    label = pin.label
+    packages: tuple[str, ...] = ("torch",)
     complete = True
     exceptions: Mapping[Place, str] = {
         ("expand_tile", 137, "value"): "the positions before the batch axis is added; the site is the result",
@@ -44,7 +46,7 @@ class OpenAIWitness:
 
     def departures(self, model: Model) -> tuple[str, ...]:
         """OpenAI's code fixes ε = 1e-5 and an MLP of four times the width."""
-        config = _gpt2(model).config
+        config = as_gpt2(model).config
         found = []
         if config.epsilon != _EPSILON:
             found.append(f"OpenAI's code fixes ε = {_EPSILON:g}; this config has {config.epsilon:g}")
@@ -56,8 +58,8 @@ class OpenAIWitness:
         self, model: Model, steps: Sequence[Tensor], source: bytes, observe: Observe, lines: set[int]
     ) -> None:
         """Run `model(hparams, X, past)` once for each step."""
-        gpt2 = _gpt2(model)
-        weights = _by_scope(gpt2)
+        gpt2 = as_gpt2(model)
+        weights = weights_by_scope(gpt2)
         past: Tensor | None = None
         filename = f"{self.pin.key}@{self.pin.revision[:12]}"
         for step, tokens in enumerate(steps):
@@ -66,7 +68,7 @@ class OpenAIWitness:
             given = None if past is None else wrap(past)
 
             def ask(run: Any = run, tokens: Tensor = tokens, given: Any = given) -> dict[str, Tensor]:
-                return cast("dict[str, Tensor]", run(_hparams(gpt2.config), wrap(tokens), past=given))
+                return cast("dict[str, Tensor]", run(hyperparameters(gpt2.config), wrap(tokens), past=given))
 
             def see(observation: Observation, step: int = step) -> None:
                 observe(step, observation)
@@ -92,6 +94,8 @@ class TransformersWitness:
     """huggingface/transformers' modeling_gpt2.py as installed, with eager attention."""
 
     pin = TRANSFORMERS
+    label = pin.label
+    packages: tuple[str, ...] = ("torch", "transformers")
     complete = False
     exceptions: Mapping[Place, str] = {}
 
@@ -104,7 +108,7 @@ class TransformersWitness:
     ) -> None:
         """Build GPT2LMHeadModel from the same checkpoint and run it with its cache."""
         filename = _installed_file(source)
-        theirs = watch(lambda: _hugging_face(_gpt2(model)), filename, source, lambda _: None, lines=lines)
+        theirs = watch(lambda: _hugging_face(as_gpt2(model)), filename, source, lambda _: None, lines=lines)
         cache: Any = None
         for step, tokens in enumerate(steps):
 
@@ -125,7 +129,8 @@ class TransformersWitness:
         return Claim(held.address(step, observation.occurrence), held.layout)
 
 
-def _gpt2(model: Model) -> GPT2:
+def as_gpt2(model: Model) -> GPT2:
+    """The model as a GPT-2; any other is a mistake of ours."""
     if not isinstance(model, GPT2):
         raise TypeError("the cited files testify for GPT-2 only")
     return model
@@ -135,7 +140,8 @@ def _key(point: Point) -> tuple[str, int, str, str, int | None]:
     return point.function, point.line, point.expression, point.kind, point.caller
 
 
-def _hparams(config: Config) -> HParams:
+def hyperparameters(config: Config) -> HParams:
+    """A config as OpenAI's code takes it."""
     return HParams(
         n_vocab=config.n_vocab,
         n_ctx=config.n_ctx,
@@ -175,7 +181,8 @@ def _flat(weight: Tensor) -> Tensor:
     return (weight[0] if weight.ndim == 3 else weight).float()
 
 
-def _by_scope(model: GPT2) -> dict[str, Tensor]:
+def weights_by_scope(model: GPT2) -> dict[str, Tensor]:
+    """The checkpoint's tensors by OpenAI's variable scope, in the shapes that its code asks for."""
     stored = _stored(model)
     keys = {place: key for key, place in _parameters(model, KEY).items()}
     found = {}

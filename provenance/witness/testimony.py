@@ -40,10 +40,14 @@ class Claim:
 class Witness(Protocol):
     """A cited file that is run as it stands, and reports what it names.
 
-    `exceptions` are assignments on the forward path that hold no site, each with its reason.
+    `label` names the witness in reports: two may run the same file in different ways. `packages` are
+    the distributions that it runs on. `exceptions` are assignments on the forward path that hold no
+    site, each with its reason.
     """
 
     pin: Pin
+    label: str
+    packages: tuple[str, ...]
     exceptions: Mapping[Place, str]
 
     @property
