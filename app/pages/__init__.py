@@ -1,0 +1,1 @@
+"""The pages: documented values that the templates turn into HTML."""

@@ -1,0 +1,45 @@
+"""Numbers as the pages show them: rounded for reading, exact where they are asked for."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number to read, and the exact one behind it."""
+
+    text: str
+    exact: str
+
+
+def count(value: int) -> Number:
+    """A whole number, its digits in groups of three."""
+    return Number(f"{value:,}".replace(",", "\u202f"), str(value))
+
+
+def measure(value: float | None) -> Number:
+    """A measured value with four significant digits; None is a dash."""
+    if value is None:
+        return Number("–", "none")
+    return Number(rounded(value), repr(value))
+
+
+def rounded(value: float) -> str:
+    """Four significant digits, without an exponent where a person reads it better so."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    size = abs(value)
+    if 1e4 <= size < 1e6:
+        return f"{value:.0f}"
+    return f"{value:.4g}" if 1e-3 <= size < 1e6 else f"{value:.3e}"
+
+
+def plural(number: int, thing: str, things: str = "") -> str:
+    """`1 token`, `2 tokens`."""
+    return f"{number} {thing if number == 1 else things or thing + 's'}"
+
+
+def short(text: str, length: int = 90) -> str:
+    """The beginning of a text on one line, with an ellipsis where it is cut."""
+    line = " ".join(text.split())
+    return line if len(line) <= length else line[: length - 1].rstrip() + "…"

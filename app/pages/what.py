@@ -1,0 +1,153 @@
+"""What a tensor is: names, shape, formula, and its neighbours in the computation."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from latex2mathml.converter import convert
+from markupsafe import Markup
+
+from app.pages.frame import layered_title
+from app.pages.scope import Link, Scope
+from provenance.catalogue import Intermediate, Steps
+from provenance.names import Address
+
+_MOST_NEIGHBOURS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Crumb:
+    """One part of the path through the hierarchy."""
+
+    title: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class AxisChip:
+    """One axis of a symbolic shape, and what it counts."""
+
+    text: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class OperationView:
+    """An operation: its title and formula."""
+
+    title: str
+    formula: Markup
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Another name of a tensor, and whose it is."""
+
+    scheme: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Links to tensors, and how many more there are than are shown."""
+
+    shown: tuple[Link, ...]
+    more: int
+
+
+@dataclass(frozen=True, slots=True)
+class What:
+    """What a tensor is. `decode_axes` is empty where the shape is the same in a decode step."""
+
+    site: str
+    name: str
+    kind: str
+    title: str
+    description: str
+    crumbs: tuple[Crumb, ...]
+    axes: tuple[AxisChip, ...]
+    decode_axes: tuple[AxisChip, ...]
+    exists_in: str
+    formula: Markup
+    producer: OperationView
+    consumers: tuple[OperationView, ...]
+    inputs: Neighbours
+    readers: Neighbours
+    aliases: tuple[Alias, ...]
+    points: tuple[str, ...]
+
+
+def what_is(scope: Scope, row: Intermediate, address: Address | None = None) -> What:
+    """What a row is, or one of its tensors where an address is given."""
+    catalogue = scope.catalogue
+    decode = row.steps is Steps.DECODE or (address is not None and address.step > 0)
+    axes = axis_chips(scope, row, decode=decode)
+    other = axis_chips(scope, row, decode=True) if address is None else axes
+    inputs, readers = _neighbours(scope, row, address)
+    return What(
+        site=row.site,
+        name=row.name,
+        kind=row.kind.value,
+        title=row.title,
+        description=row.description,
+        crumbs=crumbs(scope, row.group),
+        axes=axes,
+        decode_axes=() if other == axes else other,
+        exists_in=row.steps.value,
+        formula=mathml(row.formula),
+        producer=_operation(scope, row.operation),
+        consumers=tuple(_operation(scope, operation.id) for operation in catalogue.consumers(row.site)),
+        inputs=inputs,
+        readers=readers,
+        aliases=tuple(
+            Alias(alias.scheme, _spelled(alias.pattern, scope, address is not None)) for alias in row.aliases
+        ),
+        points=tuple(str(point) for point in row.points),
+    )
+
+
+def axis_chips(scope: Scope, row: Intermediate, *, decode: bool) -> tuple[AxisChip, ...]:
+    """The symbolic shape of a row, axis by axis."""
+    catalogue = scope.catalogue
+    return tuple(
+        AxisChip(catalogue.axis_text(symbol, scope.constants, decode=decode), catalogue.axes[symbol].meaning)
+        for symbol in row.shape
+    )
+
+
+def crumbs(scope: Scope, path: tuple[str, ...]) -> tuple[Crumb, ...]:
+    """The groups above and including a path of the hierarchy."""
+    groups = (group for top in scope.catalogue.tree for group in top.walk())
+    above = [group for group in groups if path[: len(group.path)] == group.path]
+    return tuple(Crumb(layered_title(scope, group), scope.group_url(group)) for group in above)
+
+
+@lru_cache(maxsize=1024)
+def mathml(latex: str) -> Markup:
+    """A formula as MathML."""
+    return Markup(convert(latex, display="block"))
+
+
+def _operation(scope: Scope, id: str) -> OperationView:
+    operation = scope.catalogue.operations[id]
+    return OperationView(operation.title, mathml(operation.formula))
+
+
+def _neighbours(scope: Scope, row: Intermediate, address: Address | None) -> tuple[Neighbours, Neighbours]:
+    catalogue = scope.catalogue
+    if address is None or scope.trace is None:
+        sites = dict.fromkeys(read.site for read in row.inputs)
+        inputs = [scope.link(catalogue.row(site)) for site in sites]
+        readers = [scope.link(reader) for reader in catalogue.readers(row.site)]
+    else:
+        layers, last = scope.trace.layers, scope.trace.last_step
+        inputs = [scope.link_to(found) for found in catalogue.inputs_of(address, layers)]
+        readers = [scope.link_to(found) for found in catalogue.readers_of(address, layers, last)]
+    return _bounded(inputs), _bounded(readers)
+
+
+def _bounded(links: list[Link]) -> Neighbours:
+    return Neighbours(tuple(links[:_MOST_NEIGHBOURS]), max(0, len(links) - _MOST_NEIGHBOURS))
+
+
+def _spelled(pattern: str, scope: Scope, in_trace: bool) -> str:
+    return pattern.replace("{layer}", str(scope.layer) if in_trace else "N")

@@ -1,0 +1,194 @@
+"""The addresses of the pages. Plain functions: they run in the thread pool, never on the event loop."""
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi.responses import RedirectResponse
+
+from app.explorer import Explorer
+from app.jobs import State
+from app.pages import find, groups, home, source, tensor
+from app.pages import trace as traces
+from app.pages.links import site_url, tensor_url, trace_url
+from app.render import render, wants_fragment
+from provenance.catalogue import Catalogue, Intermediate
+from provenance.errors import InvalidAddress, InvalidInput, NotFound, ProvenanceError, Unavailable
+from provenance.lookup import find as look_up
+from provenance.names import Address, is_layered
+from provenance.trace import Trace
+
+router = APIRouter(include_in_schema=False)
+
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
+
+
+def explorer_of(request: Request) -> Explorer:
+    """The application's explorer."""
+    explorer: Explorer = request.app.state.explorer
+    return explorer
+
+
+Here = Annotated[Explorer, Depends(explorer_of)]
+
+
+@router.get("/")
+def show_home(request: Request, here: Here) -> Response:
+    """What this is, the record form, the traces, the hierarchy."""
+    return render(request, "home.html", home.home_page(here))
+
+
+@router.post("/record")
+def record(
+    request: Request,
+    here: Here,
+    prompt: Annotated[str, Form()] = "",
+    steps: Annotated[str, Form()] = "0",
+    model: Annotated[str, Form()] = "",
+    dtype: Annotated[str, Form()] = "float32",
+    temperature: Annotated[str, Form()] = "0",
+    seed: Annotated[str, Form()] = "0",
+) -> Response:
+    """Record what the form holds; a form that cannot be run comes back as it was typed."""
+    form = home.RecordForm(prompt, steps, model, dtype, temperature, seed)
+    try:
+        recipe = here.plan(
+            prompt.replace("\r\n", "\n"),  # browsers send a line's end in two characters
+            steps=home.whole_number(steps, "The number of decode steps"),
+            model=model or None,
+            dtype=dtype,
+            seed=home.whole_number(seed, "The seed"),
+            temperature=home.temperature_of(temperature),
+        )
+        job = here.submit(recipe)
+    except (InvalidInput, NotFound, Unavailable) as problem:
+        status = 503 if isinstance(problem, Unavailable) else 422
+        page = home.home_page(here, home.refused(form, problem))
+        return render(request, "home.html", page, status=status)
+    return RedirectResponse(trace_url(job.id), 303)
+
+
+@router.get("/sites")
+def show_sites(request: Request, here: Here) -> Response:
+    """The hierarchy with every tensor."""
+    return render(request, "sites.html", groups.sites_page(here))
+
+
+@router.get("/sites/{site}")
+def show_site(request: Request, here: Here, site: str) -> Response:
+    """A tensor without a trace."""
+    row, _ = _locate(here.catalogue(), site)
+    if row.site != site:
+        return RedirectResponse(site_url(row.site), 307)
+    return render(request, "site.html", tensor.site_page(here, row), block="columns")
+
+
+@router.get("/groups/{slug:path}")
+def show_group(request: Request, here: Here, slug: str, trace: str = "", layer: str = "", step: str = "") -> Response:
+    """A group of tensors, alone or at a layer and step of a trace."""
+    opened = here.store.open(trace) if trace else None
+    at_layer, at_step = _number("layer", layer) or 0, _number("step", step) or 0
+    page = groups.group_page(here, slug, opened, at_layer, at_step)
+    return render(request, "group.html", page, block="columns")
+
+
+@router.get("/search")
+def show_search(
+    request: Request, here: Here, q: str = "", trace: str = "", layer: str = "", step: str = ""
+) -> Response:
+    """Tensors by any of their names."""
+    opened, at_layer, at_step = None, 0, 0
+    try:
+        opened = here.store.open(trace) if trace else None
+        at_layer, at_step = _number("layer", layer) or 0, _number("step", step) or 0
+        if opened is not None:
+            opened.check(step=at_step, layer=at_layer)
+    except ProvenanceError:
+        # A search never fails for a trace that is gone; it leads to the architecture then.
+        opened, at_layer, at_step = None, 0, 0
+    page = find.search_page(here, q[:300], opened, at_layer, at_step)
+    return render(request, "search.html", page, block="results")
+
+
+@router.get("/traces/{id}")
+def show_trace(request: Request, here: Here, id: str) -> Response:
+    """A trace, or the progress of its recording."""
+    job = here.job(id)
+    if job is not None and job.state is not State.DONE and id not in here.store:
+        return render(request, "progress.html", traces.progress_page(here, job), block="progress")
+    trace = here.store.open(id)
+    if wants_fragment(request):
+        return Response(status_code=200, headers={"HX-Refresh": "true", "Vary": "HX-Request"})
+    if trace.id != id:
+        return RedirectResponse(trace_url(trace.id), 307)
+    return render(request, "trace.html", traces.trace_page(here, trace))
+
+
+@router.post("/traces/{id}/delete")
+def delete_trace(here: Here, id: str) -> Response:
+    """Delete a trace."""
+    here.store.delete(id)
+    return RedirectResponse("/", 303)
+
+
+@router.get("/traces/{id}/{address}")
+def show_tensor(
+    request: Request, here: Here, id: str, address: str, step: str | None = None, head: str | None = None
+) -> Response:
+    """One tensor of a trace."""
+    job = here.job(id)
+    if job is not None and job.state is not State.DONE and id not in here.store:
+        return RedirectResponse(trace_url(id), 307)
+    trace = here.store.open(id)
+    found, canonical = _address(here.catalogue(trace), trace, address, _number("step", step))
+    at_head = _number("head", head)
+    if not canonical:
+        return RedirectResponse(tensor_url(trace.id, found, at_head), 307)
+    return render(request, "tensor.html", tensor.tensor_page(here, trace, found, at_head), block="columns")
+
+
+@router.get("/sources")
+def show_sources(request: Request, here: Here) -> Response:
+    """The cited files."""
+    return render(request, "sources.html", source.sources_page(here))
+
+
+@router.get("/sources/{owner}/{repository}/{path:path}")
+def show_source(request: Request, here: Here, owner: str, repository: str, path: str) -> Response:
+    """A cited file with what cites its lines."""
+    return render(request, "source.html", source.source_page(here, f"{owner}/{repository}/{path}"))
+
+
+def _number(name: str, text: str | None) -> int | None:
+    """A whole number of the query; None where it is not given. Raises InvalidInput."""
+    if text is None or text == "":
+        return None
+    if not _NUMBER.fullmatch(text):
+        raise InvalidInput(f"{name} must be a whole number from 0 on, not {text[:40]!r}.")
+    return int(text)
+
+
+def _locate(catalogue: Catalogue, name: str) -> tuple[Intermediate, Address | None]:
+    """A row by any of its names; an address of an unknown site has near matches of the site."""
+    try:
+        address = Address.parse(name)
+    except InvalidAddress:
+        return look_up(catalogue, name)
+    return catalogue.row(address.site), address
+
+
+def _address(catalogue: Catalogue, trace: Trace, text: str, step: int | None) -> tuple[Address, bool]:
+    """The tensor that an address of a page names, and whether it names it in full.
+
+    A name that leaves the layer open means layer 0. Raises InvalidInput where `@N` and the query's
+    step differ, UnknownSite, AmbiguousName.
+    """
+    row, named = _locate(catalogue, text)
+    if named is not None and "@" in text and step is not None and step != named.step:
+        raise InvalidInput(f"The address names step {named.step}, the query step {step}.", hint="Give the step once.")
+    if named is None:
+        layer = 0 if is_layered(row.site) else None
+        first = next((n for n in range(trace.last_step + 1) if row.steps.cover(n)), 0)
+        return Address(row.site, layer, first if step is None else step), text == row.site and layer is None
+    found = Address(named.site, named.layer, named.step if step is None else step)
+    return found, found.place == text or str(named) == text
