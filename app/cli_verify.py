@@ -23,6 +23,9 @@ def verify(
     prompt: Annotated[str | None, typer.Option(metavar="TEXT", help="The prompt to record.")] = None,
     ids: Annotated[str | None, typer.Option(metavar="5,6,7", help="Token ids in the place of a prompt.")] = None,
     steps: Annotated[int, typer.Option(min=0, metavar="N", help="Decode steps after the prompt.")] = 1,
+    tensorflow: Annotated[
+        bool, typer.Option("--tensorflow", help="Run OpenAI's file on real TensorFlow too, where it is installed.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Prove a trace: bytes, coverage, execution, parity, equations. Exit code 0 only if all holds.
@@ -31,10 +34,15 @@ def verify(
     """
     if trace is not None and (prompt is not None or ids is not None or model is not None):
         raise InvalidPrompt("Name a trace, or a prompt to record, not both.")
+    if tensorflow:
+        # Said before anything is recorded.
+        from provenance.witness.tensorflow_real import require
+
+        require()
     with opened(settings_with(model)) as here:
         found = here.store.open(trace_id(here, trace)) if trace else _recorded(here, prompt, ids, steps)
         with waiting(f"Proving {found.id[:12]}"):
-            report = here.verifications.verify(found, lambda what: None)
+            report = _prove(here, found, tensorflow)
     emit_json(report) if as_json else emit(report_text(report))
     if not report.holds:
         raise typer.Exit(1)
@@ -51,6 +59,18 @@ def _recorded(here: "Explorer", prompt: str | None, ids: str | None, steps: int)
         raise InvalidPrompt(f"--ids {ids!r} is not a list of numbers.", hint="Write --ids 5,6,7.") from None
     with waiting(f"Recording with {here.settings.model}"):
         return here.record(here.plan(prompt, ids=numbers, steps=steps))
+
+
+def _prove(here: "Explorer", trace: "Trace", tensorflow: bool) -> "Report":
+    if not tensorflow:
+        return here.verifications.verify(trace, lambda what: None)
+    # This report is not stored: the pages show what can be proven everywhere.
+    from provenance.families import FAMILIES
+    from provenance.verify import verify
+
+    family = FAMILIES[trace.recipe.model.family]
+    model = here.models.of(trace.recipe)
+    return verify(family, model, trace, here.sources, extra=family.on_tensorflow)
 
 
 def report_text(report: "Report") -> str:

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import numpy
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
 from provenance.catalogue import Alias, Kind, Point
@@ -17,6 +16,7 @@ from provenance.gpt2.model import GPT2
 from provenance.gpt2.pins import OPENAI, TRANSFORMERS
 from provenance.gpt2.points_transformers import HOLDS, Held
 from provenance.gpt2.rows_shared import KEY, SCOPE
+from provenance.gpt2.stored import read_stored
 from provenance.model import Model
 from provenance.names import Address, is_layered
 from provenance.witness.execute import load
@@ -25,6 +25,7 @@ from provenance.witness.testimony import Claim, Observe, Place, place_of
 from provenance.witness.tracer import Observation, watch
 
 _EPSILON = 1e-5
+_OWN_HEAD = "OpenAI's code ties the output to wte; this checkpoint has its own lm_head"
 
 
 class OpenAIWitness:
@@ -53,6 +54,10 @@ class OpenAIWitness:
         if config.n_inner != 4 * config.n_embd:
             found.append(f"OpenAI's code fixes an MLP of 4 × d; this config has {config.n_inner}")
         return tuple(found)
+
+    def excepted(self, model: Model) -> Mapping[str, str]:
+        """OpenAI's code multiplies by `wte` at the end, whatever the checkpoint holds."""
+        return {} if as_gpt2(model).config.tied else dict.fromkeys(("lm_head.w", "logits_flat", "logits"), _OWN_HEAD)
 
     def testify(
         self, model: Model, steps: Sequence[Tensor], source: bytes, observe: Observe, lines: set[int]
@@ -102,6 +107,10 @@ class TransformersWitness:
     def departures(self, model: Model) -> tuple[str, ...]:
         """transformers follows the config in everything that our model accepts."""
         return ()
+
+    def excepted(self, model: Model) -> Mapping[str, str]:
+        """Nothing: transformers uses the head that the checkpoint has."""
+        return {}
 
     def testify(
         self, model: Model, steps: Sequence[Tensor], source: bytes, observe: Observe, lines: set[int]
@@ -158,8 +167,9 @@ def _parameters(model: GPT2, scheme: str) -> dict[str, str]:
     """Every parameter's other name, to its place. Of several names the last, shortest one counts."""
     found = {}
     for row in CATALOGUE:
-        if row.kind is Kind.PARAMETER:
-            alias: Alias = [alias for alias in row.aliases if alias.scheme == scheme][-1]
+        aliases = [alias for alias in row.aliases if alias.scheme == scheme]
+        if row.kind is Kind.PARAMETER and aliases and row.variant in ("", *model.variants):
+            alias: Alias = aliases[-1]
             for layer in range(model.layers) if is_layered(row.site) else (None,):
                 name = alias.pattern.replace("{layer}", str(layer))
                 found[name] = Address(row.site, layer).place
@@ -168,13 +178,16 @@ def _parameters(model: GPT2, scheme: str) -> dict[str, str]:
 
 def _stored(model: GPT2) -> dict[str, Tensor]:
     """The checkpoint's tensors by key without `transformer.`, in fp32."""
+    names = _parameters(model, KEY)
     if model.checkpoint is None:
-        names = _parameters(model, KEY)
         return {key: _flat(model.weights[place]) for key, place in names.items()}
-    stored: dict[str, Tensor] = {}
-    for file in sorted(Path(model.checkpoint).glob("*.safetensors")):
-        stored |= load_file(file)
-    return {key.removeprefix("transformer."): tensor.float() for key, tensor in stored.items()}
+    stored = read_stored(model.checkpoint, pickles=True).tensors
+    openai = _parameters(model, SCOPE)
+    keys = {place: key for key, place in names.items()}
+    return {
+        keys[openai[key]] if key in openai else key.removeprefix("transformer."): _flat(tensor)
+        for key, tensor in stored.items()
+    }
 
 
 def _flat(weight: Tensor) -> Tensor:
@@ -204,14 +217,16 @@ def _hugging_face(model: GPT2) -> Any:
         n_head=config.n_head,
         n_inner=config.n_inner,
         layer_norm_epsilon=config.epsilon,
+        tie_word_embeddings=config.tied,
         bos_token_id=None,
         eos_token_id=None,
     )
     theirs._attn_implementation = "eager"
     with torch.device("meta"):
         built = GPT2LMHeadModel(theirs)  # type: ignore[no-untyped-call]
-    weights = {f"transformer.{key}": tensor for key, tensor in _stored(model).items() if "lm_head" not in key}
-    weights["lm_head.weight"] = weights["transformer.wte.weight"]
+    stored = _stored(model)
+    weights = {f"transformer.{key}": tensor for key, tensor in stored.items()}
+    weights["lm_head.weight"] = stored["wte.weight" if config.tied else "lm_head.weight"]
     own = {name for name, _ in built.named_parameters(remove_duplicate=False)}
     built.load_state_dict({name: tensor for name, tensor in weights.items() if name in own}, assign=True)
     built.train(False)

@@ -57,6 +57,9 @@ class Witness(Protocol):
     def departures(self, model: Model) -> tuple[str, ...]:
         """Where the model's config departs from what the cited code fixes, so that it cannot testify."""
 
+    def excepted(self, model: Model) -> Mapping[str, str]:
+        """Sites that the cited code computes otherwise than this model, each with the reason."""
+
     def testify(
         self, model: Model, steps: Sequence[torch.Tensor], source: bytes, observe: Observe, lines: set[int]
     ) -> None:
