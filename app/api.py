@@ -69,8 +69,9 @@ class Health(BaseModel):
 
 
 @router.get("/healthz", tags=["server"])
-def healthz() -> Health:
+async def healthz() -> Health:
     """Whether the server answers."""
+    # On the event loop: it answers even when every worker thread waits for a tensor.
     return Health(status="ok", version=version())
 
 
@@ -81,7 +82,8 @@ def sites(here: Here) -> list[SiteDetail]:
     return [site_of(catalogue, row, EXAMPLE_CONSTANTS[catalogue.family]) for row in catalogue]
 
 
-@router.get("/api/sites/{site}", tags=["catalogue"], responses=problems(404, 422))
+# `path`, since expressions and TensorFlow's names hold slashes; so citations are routed before.
+@router.get("/api/sites/{site:path}", tags=["catalogue"], responses=problems(404, 422))
 def site(here: Here, site: Name) -> SiteDetail:
     """One tensor: what it is, what it is computed from, and which pinned lines say so."""
     catalogue = here.catalogue()
@@ -134,7 +136,8 @@ def traces(here: Here) -> list[TraceOut]:
 def trace(here: Here, id: TraceId) -> TraceOut:
     """One trace, or what became of its recording."""
     job = here.job(id)
-    if job is not None and job.state is not State.DONE:
+    # A recording that failed here may have been made elsewhere since, by the command line for one.
+    if job is not None and job.state is not State.DONE and not (job.state is State.FAILED and id in here.store):
         return trace_of_job(job)
     return trace_of(here.store.open(id).record)
 
@@ -152,7 +155,7 @@ def delete(here: Here, id: TraceId) -> None:
 
 # The .npy route stands before the summary's, whose address would swallow the ending.
 @router.get(
-    "/api/traces/{id}/tensors/{address}.npy",
+    "/api/traces/{id}/tensors/{address:path}.npy",
     tags=["tensors"],
     response_class=Response,
     responses={200: {"content": {_NPY: {}}, "description": "NumPy's format"}, **problems(404, 410, 422)},
@@ -175,7 +178,7 @@ def values(here: Here, id: TraceId, address: Place, step: Annotated[int | None, 
     )
 
 
-@router.get("/api/traces/{id}/tensors/{address}", tags=["tensors"], responses=problems(404, 410, 422))
+@router.get("/api/traces/{id}/tensors/{address:path}", tags=["tensors"], responses=problems(404, 410, 422))
 def summary(here: Here, id: TraceId, address: Place, step: Annotated[int | None, _STEP] = None) -> SummaryOut:
     """Shape, dtype and statistics of a tensor."""
     trace, at = locate(here, id, address, step)
@@ -199,6 +202,6 @@ def locate(here: Explorer, id: str, address: str, step: int | None) -> tuple[Tra
     row, at = find(here.catalogue(trace), address)
     if at is None:
         at = Address(row.site)
-    if step is not None and at.step not in (0, step):
+    if step is not None and at.step != step and "@" in address:
         raise InvalidAddress(f"{address!r} names step {at.step}, and the query asks for step {step}.")
     return trace, Address(at.site, at.layer, at.step if step is None else step)

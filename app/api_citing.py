@@ -9,7 +9,7 @@ from provenance.lookup import find
 router = APIRouter()
 
 
-@router.get("/api/sites/{site}/citations", tags=["catalogue"], responses=problems(404, 410, 422))
+@router.get("/api/sites/{site:path}/citations", tags=["catalogue"], responses=problems(404, 410, 422))
 def site_citations(here: Here, site: Name) -> list[CitationOut]:
     """Each evidence of one tensor as address, Markdown, BibTeX, CFF and SWHID."""
     catalogue = here.catalogue()

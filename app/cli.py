@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from app import cli_cite, cli_lists, cli_verify
+from app import cli_cite, cli_lists, cli_models, cli_verify
 from app.cli_shell import (
     NAME,
     AsJson,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 commands = command_group("Every tensor inside GPT-2: what it is, its value, and the pinned source lines that say so.")
 commands.add_typer(cli_lists.sources, name="sources")
 commands.add_typer(cli_lists.traces, name="traces")
-commands.command()(cli_lists.models)
+commands.add_typer(cli_models.models, name="models")
 commands.command()(cli_verify.verify)
 commands.command()(cli_cite.cite)
 commands.command()(cli_lists.repin)

@@ -38,15 +38,6 @@ def delete_trace(
     emit(f"Trace {id} is deleted.")
 
 
-def models(as_json: AsJson = False) -> None:
-    """List the models, and whether their weights are here."""
-    from app.cli_text import ModelOut, models_text
-    from provenance.models import Models
-
-    found = [ModelOut.of(source) for source in Models(settings_with().model_directories).sources()]
-    emit_json(found) if as_json else emit(models_text(found))
-
-
 @sources.command("status")
 def source_status(as_json: AsJson = False) -> None:
     """Show where each cited file was found.

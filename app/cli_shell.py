@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from provenance.errors import InvalidInput, UnknownModel, UnknownTrace
+from provenance.errors import UnknownModel, UnknownTrace
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -98,7 +98,7 @@ def progress_bar(what: str) -> Iterator["Progress"]:
 def settings_with(model: str | None = None, **overrides: object) -> "Settings":
     """Settings, with what options name. `model` may be a checkpoint's folder, which then is on offer.
 
-    Raises UnknownModel for a folder that is not there.
+    Raises UnknownModel for a folder that is not there, InvalidInput for one whose name is taken.
     """
     from app.settings import load_settings
 
@@ -117,8 +117,7 @@ def settings_with(model: str | None = None, **overrides: object) -> "Settings":
     folder = Path(model).expanduser().resolve()
     if not folder.is_dir():
         raise UnknownModel(f"There is no folder {model!r}.", hint=f"`{NAME} models` lists the models by name.")
-    if folder.name in known and known[folder.name].available and known[folder.name].directory is None:
-        raise InvalidInput(f"{folder.name!r} is the name of a built-in model.", hint="Rename the folder.")
+    Models((*directories, folder))  # refuses a name that is taken
     return load_settings(**given, model=folder.name, model_directories=(*directories, folder))
 
 

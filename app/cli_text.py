@@ -4,9 +4,7 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Self
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING
 
 from app.cli_shell import NAME
 from provenance.prompt import Token
@@ -14,7 +12,6 @@ from provenance.prompt import Token
 if TYPE_CHECKING:
     from app.cli_sources import SourceOut
     from app.schemas import SiteDetail, SummaryOut, TokenOut, TraceOut
-    from provenance.gpt2.checkpoints import Source
 
 _WIDEST = 100
 _ID_DIGITS = 12
@@ -23,24 +20,11 @@ _TOKENS_SHOWN = 40
 _HELD = "\0"  # a blank at which no line may break; no shown text holds it
 
 
-class ModelOut(BaseModel):
-    """A model that can be named, and whether its weights are here."""
-
-    name: str
-    available: bool
-    description: str
-
-    @classmethod
-    def of(cls, source: "Source") -> Self:
-        """A model as the family knows it."""
-        return cls(name=source.name, available=source.available, description=source.description)
-
-
 def _width() -> int:
     return max(40, min(shutil.get_terminal_size((80, 24)).columns, _WIDEST))
 
 
-def _wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
+def wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
     """Text in lines of the terminal's width; a link or name is never cut."""
     filled = textwrap.fill(
         text,
@@ -53,16 +37,16 @@ def _wrapped(text: str, indent: int = 0, hang: int = 0) -> str:
     return filled.replace(_HELD, " ")
 
 
-def _table(rows: Sequence[tuple[str, str]], indent: int = 0) -> str:
+def table(rows: Sequence[tuple[str, str]], indent: int = 0) -> str:
     """Two columns: names and their texts, wrapped where they are long."""
     column = indent + 2 + max((len(name) for name, _ in rows if len(name) <= _WIDEST_LABEL), default=0)
     lines = []
     for name, text in rows:
         label = " " * indent + name
         if len(label) > column - 2:
-            lines += [label, _wrapped(text, column)]
+            lines += [label, wrapped(text, column)]
         else:
-            lines.append((label.ljust(column) + _wrapped(text, column).lstrip()).rstrip())
+            lines.append((label.ljust(column) + wrapped(text, column).lstrip()).rstrip())
     return "\n".join(lines)
 
 
@@ -72,6 +56,8 @@ def _number(value: float | None) -> str:
 
 def _read_by_person(tokens: "Sequence[TokenOut]") -> str:
     """Tokens as one text: what does not print is escaped, whatever the terminal would do with it."""
+    if not any(token.hex for token in tokens):
+        return " ".join(token.text for token in tokens)  # a model without tokenizer: ids alone
     return Token(0, bytes.fromhex("".join(token.hex for token in tokens))).text
 
 
@@ -105,8 +91,8 @@ def site_text(out: "SiteDetail") -> str:
         ("also called", names),
         ("in the source", "; ".join(out.points)),
     ]
-    head = f"{out.name}\n{_wrapped(out.title)}\n\n{_wrapped(out.description)}"
-    return f"{head}\n\n{_table([row for row in rows if row[1]])}\n\n{evidence_text(out)}"
+    head = f"{out.name}\n{wrapped(out.title)}\n\n{wrapped(out.description)}"
+    return f"{head}\n\n{table([row for row in rows if row[1]])}\n\n{evidence_text(out)}"
 
 
 def evidence_text(out: "SiteDetail") -> str:
@@ -119,8 +105,8 @@ def evidence_text(out: "SiteDetail") -> str:
             cited = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in evidence.spans)
             lines = evidence.lines if len(evidence.spans) == 1 else f"{evidence.lines} (of these {cited})"
             parts += [
-                _wrapped(f"{evidence.label}  {evidence.repository} {evidence.path} {lines}", 2, hang=2),
-                _wrapped(evidence.claim, 4),
+                wrapped(f"{evidence.label}  {evidence.repository} {evidence.path} {lines}", 2, hang=2),
+                wrapped(evidence.claim, 4),
                 f"    {evidence.permalink}",
             ]
     return "\n".join(parts)
@@ -161,8 +147,8 @@ def summary_text(out: "SummaryOut", site: "SiteDetail") -> str:
         ("quantiles", "  ".join(f"{q:.0%} {_number(value)}" for q, value in out.quantiles)),
         ("replay", replay[out.replay_bit_for_bit]),
     ]
-    head = f"{out.name}\n{_wrapped(out.title)}"
-    return f"{head}\n\n{_table([row for row in rows if row[1]])}\n\n{evidence_text(site)}"
+    head = f"{out.name}\n{wrapped(out.title)}"
+    return f"{head}\n\n{table([row for row in rows if row[1]])}\n\n{evidence_text(site)}"
 
 
 def recorded_text(out: "TraceOut", *, stored_before: bool, server: str, folder: str | None) -> str:
@@ -182,7 +168,7 @@ def recorded_text(out: "TraceOut", *, stored_before: bool, server: str, folder: 
     ]
     if folder:
         look.insert(0, f"  export TENSOR_PROVENANCE_MODEL_DIRECTORIES={folder}")
-    return "\n".join([_table(rows), "", "Look at it:", *look])
+    return "\n".join([table(rows), "", "Look at it:", *look])
 
 
 def traces_text(traces: "Sequence[TraceOut]") -> str:
@@ -196,13 +182,6 @@ def traces_text(traces: "Sequence[TraceOut]") -> str:
         what = _read_by_person(out.tokens) if not out.error else out.error
         rows.append((out.id[:_ID_DIGITS], when, out.model or "?", tokens, what))
     return _columns(rows)
-
-
-def models_text(models: Sequence[ModelOut]) -> str:
-    """Every model that can be named, one a line."""
-    name = max(len(model.name) for model in models)
-    rows = [(f"{model.name:<{name}}  {'here' if model.available else '-':<4}", model.description) for model in models]
-    return _table(rows)
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> str:
@@ -229,9 +208,9 @@ def _source_text(out: "SourceOut") -> str:
     for carrier in out.carriers:
         detail = carrier.detail.removeprefix(f"{carrier.carrier}: ")
         said.append((carrier.carrier, f"{carrier.state}: {detail}" if detail else carrier.state))
-    head = _wrapped(f"{out.label}  {out.repository} {out.path}", hang=2)
+    head = wrapped(f"{out.label}  {out.repository} {out.path}", hang=2)
     head += f"\n  revision {out.revision} ({out.license})"
-    return f"{head}\n{_table(said, 2)}\n{_wrapped(_known(out), 2)}"
+    return f"{head}\n{table(said, 2)}\n{wrapped(_known(out), 2)}"
 
 
 def _known(out: "SourceOut") -> str:

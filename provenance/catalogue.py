@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from provenance.axes import Axis
 from provenance.citation import Citation
 from provenance.errors import UnknownSite
 from provenance.names import Address, is_layered, slug
@@ -46,25 +47,13 @@ class Across(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
-    """One named axis: its symbol (`d`), its name in a shape (`768 d`), and what it counts.
-
-    `decode` is what replaces the symbol in a decode step, where that is fixed.
-    """
-
-    symbol: str
-    name: str
-    meaning: str
-    decode: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Read:
-    """One edge of the dataflow: the site that is read, from where, and in which steps."""
+    """One edge of the dataflow: the site that is read, from where, in which steps and in which variant."""
 
     site: str
     across: Across = Across.SAME
     steps: Steps = Steps.ALL
+    variant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +75,11 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Another name of a site; `{layer}` in the pattern stands for the layer's number."""
+    """Another name of a site; `{layer}` stands for the layer's number. `note` says how its values lie there."""
 
     scheme: str
     pattern: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +111,9 @@ class Intermediate:
 
     `name` is the cited code's own expression for it; `shape` lists axis symbols; `formula`
     (LaTeX) computes it from `inputs`; `points` say where the cited file holds it; `masked_by`
-    names the boolean site whose False cells are masked here.
+    names the boolean site whose False cells are masked here; `variant` names the kind of model that
+    alone has the site (see `variants`); `stream` marks what lies on the residual stream; `product_of`
+    are two tensors, where each cell is the dot product of a row of each, up to a constant factor.
     """
 
     site: str
@@ -138,6 +130,9 @@ class Intermediate:
     steps: Steps = Steps.ALL
     masked_by: str | None = None
     aliases: tuple[Alias, ...] = ()
+    variant: str = ""
+    stream: bool = False
+    product_of: tuple[Read, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +171,7 @@ class Catalogue:
     """
 
     def __init__(
-        self,
-        family: str,
-        rows: Iterable[Intermediate],
-        operations: Iterable[Operation],
-        axes: Iterable[Axis],
+        self, family: str, rows: Iterable[Intermediate], operations: Iterable[Operation], axes: Iterable[Axis]
     ) -> None:
         self.family = family
         self.rows: Mapping[str, Intermediate] = {row.site: row for row in rows}
@@ -188,7 +179,7 @@ class Catalogue:
         self.axes: Mapping[str, Axis] = {axis.symbol: axis for axis in axes}
         for row in self.rows.values():
             known = {row.operation} <= self.operations.keys() and set(row.shape) <= self.axes.keys()
-            read = {read.site for read in row.inputs} | ({row.masked_by} - {None})
+            read = {read.site for read in (*row.inputs, *row.product_of)} | ({row.masked_by} - {None})
             if not known or not read <= self.rows.keys():
                 raise ValueError(f"{row.site} names an operation, axis or site that does not exist")
 
@@ -234,7 +225,12 @@ class Catalogue:
     def inputs_of(self, address: Address, layers: int) -> tuple[Address, ...]:
         """The tensors that an address is computed from, in a model of that many layers."""
         row = self.row(address.site)
-        return tuple(dict.fromkeys(a for read in row.inputs for a in _reach(read, address, layers)))
+        return tuple(dict.fromkeys(a for read in row.inputs for a in reach(read, address, layers)))
+
+    def factors_of(self, address: Address, layers: int) -> tuple[Address, ...]:
+        """The two tensors whose rows' products an address sums up; none where it is no such sum."""
+        reads = self.row(address.site).product_of
+        return tuple(factor for read in reads for factor in reach(read, address, layers))
 
     def readers_of(self, address: Address, layers: int, last_step: int) -> tuple[Address, ...]:
         """The tensors that are computed from an address, in order of computation."""
@@ -275,13 +271,12 @@ class Catalogue:
     def axis_text(self, symbol: str, constants: Mapping[str, int], *, decode: bool = False) -> str:
         """One axis of a symbolic shape: `768 d`."""
         axis = self.axes[symbol]
-        size = str(constants.get(symbol, symbol))
-        if decode and axis.decode is not None:
-            size = axis.decode
-        return f"{size} {axis.name}".strip()
+        fixed = axis.decode if decode else None
+        return f"{fixed or constants.get(symbol, symbol)} {axis.name}".strip()
 
 
-def _reach(read: Read, at: Address, layers: int) -> Iterator[Address]:
+def reach(read: Read, at: Address, layers: int) -> Iterator[Address]:
+    """The tensors that an edge reaches from one of the reader's addresses."""
     if not read.steps.cover(at.step):
         return
     layered = is_layered(read.site)

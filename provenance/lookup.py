@@ -1,6 +1,8 @@
 """Finding a tensor by whatever name a person has for it: site, address, expression or alias."""
 
 import ast
+import difflib
+import re
 from dataclasses import dataclass, field
 
 from provenance.catalogue import Alias, Catalogue, Intermediate
@@ -10,11 +12,12 @@ from provenance.names import Address
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A row that a search found, and why."""
+    """A row that a search found, and why; the layer where the query names it."""
 
     row: Intermediate
     reason: str
     score: int = field(compare=False)
+    layer: int | None = None
 
 
 def normal_expression(text: str) -> str:
@@ -66,6 +69,20 @@ def search(catalogue: Catalogue, query: str) -> tuple[Match, ...]:
     return tuple(sorted(matches, key=lambda match: -match.score))
 
 
+def near(catalogue: Catalogue, query: str) -> tuple[Match, ...]:
+    """Rows with a name close to a query that nothing fits, best first."""
+    wanted = re.sub(r"\d+", "N", query.strip().lower())
+    known: dict[str, Match] = {}
+    for row in catalogue:
+        for alias in row.aliases:
+            name = alias.pattern.replace("{layer}", "N")
+            known.setdefault(name.lower(), Match(row, f"is called {name} in {alias.scheme}", 0))
+        known.setdefault(row.name.lower(), Match(row, "is the expression of this name", 0))
+    close = [known[name] for name in difflib.get_close_matches(wanted, known, n=5, cutoff=0.6)]
+    close += [Match(catalogue.row(site), "has a title or site like it", 0) for site in catalogue.near(query)]
+    return tuple({match.row.site: match for match in reversed(close)}.values())[::-1]
+
+
 def _candidate(row: Intermediate, expression: str) -> str:
     wanted = normal_expression(expression)
     points = [point for point in row.points if normal_expression(point.expression) == wanted]
@@ -93,8 +110,9 @@ def _match(row: Intermediate, query: str) -> Match | None:
     if not folded:
         return None
     for alias in row.aliases:
-        if _alias_layer(alias, query) is not None:
-            return Match(row, f"is called {alias.pattern.replace('{layer}', 'N')} in {alias.scheme}", 95)
+        if (layer := _alias_layer(alias, query)) is not None:
+            reason = f"is called {alias.pattern.replace('{layer}', 'N')} in {alias.scheme}"
+            return Match(row, reason, 95, layer if layer >= 0 else None)
     if folded == row.site or _site_of(query) == row.site:
         return Match(row, "is its address", 100)
     if normal_expression(row.name) == expression:
@@ -111,8 +129,13 @@ def _match(row: Intermediate, query: str) -> Match | None:
         if folded in text.lower():
             return Match(row, f"in its {what}", score + (10 if text.lower().startswith(folded) else 0))
     for alias in row.aliases:
-        if folded in alias.pattern.lower():
-            return Match(row, f"in its name in {alias.scheme}: {alias.pattern}", 40)
+        for layer in (None, *dict.fromkeys(re.findall(r"\d{1,5}", folded))):
+            spelled = alias.pattern if layer is None else alias.pattern.replace("{layer}", str(int(layer)))
+            if folded in spelled.lower():
+                pattern = alias.pattern.replace("{layer}", "N")
+                named = layer is not None and "{layer}" in alias.pattern
+                reason = f"in its name in {alias.scheme}: {pattern}"
+                return Match(row, reason, 40, int(layer) if named and layer is not None else None)
     words = folded.split()
     everything = f"{row.title} {row.site} {row.name} {row.description} {' '.join(row.group)}".lower()
     if len(words) > 1 and all(word in everything for word in words):

@@ -39,14 +39,22 @@ class ModelInfo:
 
 
 class Model(Protocol):
-    """A model that can be recorded and replayed segment by segment."""
+    """A model that can be recorded and replayed segment by segment.
+
+    `catalogue` is its family's without what only other `variants` have.
+    """
 
     info: ModelInfo
     catalogue: Catalogue
+    variants: frozenset[str]
     constants: Mapping[str, int]
     layers: int
     context: int
     vocabulary: int
+
+    @property
+    def parameter_bytes(self) -> int:
+        """What its weights take in memory."""
 
     @property
     def segments(self) -> Sequence[str]:
@@ -59,3 +67,10 @@ class Model(Protocol):
         self, segment: str, step: Kept, earlier: Sequence[Kept], tap: Tap | None = None
     ) -> dict[str, torch.Tensor]:
         """Run one segment from what `step` keeps so far; returns what it hands to later segments."""
+
+    @property
+    def residuals(self) -> Sequence[str]:
+        """Places of the residual stream that a trace keeps: the embedding's, then each block's."""
+
+    def unembed(self, x: torch.Tensor) -> torch.Tensor:
+        """The logits (…, V) that the model's output makes of a residual stream (…, d)."""

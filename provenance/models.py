@@ -1,4 +1,4 @@
-"""The models of this process, of every family: loaded on demand, each once, few at a time."""
+"""The models of this process, of every family: loaded on demand, each once, within a budget of memory."""
 
 import threading
 from collections import OrderedDict
@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from provenance.catalogue import Catalogue
-from provenance.errors import UnknownModel
+from provenance.errors import InvalidPrompt, UnknownModel, UnsupportedCheckpoint
 from provenance.gpt2.catalogue import CATALOGUE as GPT2_CATALOGUE
 from provenance.gpt2.catalogue import GPT2_SMALL
-from provenance.gpt2.checkpoints import Checkpoints, Source
+from provenance.gpt2.checkpoints import GPT2_VOCABULARY, Checkpoints, Inspection, Source
 from provenance.gpt2.config import Config
 from provenance.model import Model, ModelInfo
 from provenance.prompt import Prompt, Token, Tokenizer
 from provenance.trace import Recipe
+from provenance.variants import catalogue_of
 
 CATALOGUES: Mapping[str, Catalogue] = {"gpt2": GPT2_CATALOGUE}
 """The catalogue of every model family."""
@@ -24,58 +25,134 @@ EXAMPLE_CONSTANTS: Mapping[str, Mapping[str, int]] = {"gpt2": GPT2_SMALL}
 
 def constants_of(info: ModelInfo) -> Mapping[str, int]:
     """Axis sizes of a model, without loading it."""
-    return Config(**info.config).constants  # type: ignore[arg-type]
+    return _config(info).constants
+
+
+def catalogue_of_model(info: ModelInfo) -> Catalogue:
+    """The catalogue of a model, without loading it: its family's, without what other variants have."""
+    return catalogue_of(CATALOGUES[info.family], _config(info).variants)
+
+
+def _config(info: ModelInfo) -> Config:
+    return Config(**info.config)  # type: ignore[arg-type]
+
+
+class _Slot:
+    """A model's place: its lock is held while it is loaded, so that others can be used meanwhile."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.model: Model | None = None
 
 
 class Models:
-    """Loads models by name and keeps the most recently used; safe for several threads."""
+    """Loads models by name, and drops the least recently used ones over a budget; safe for several threads.
 
-    def __init__(self, directories: Iterable[Path] = (), keep: int = 2) -> None:
+    A model that is dropped while somebody computes with it stays alive until they are done.
+    """
+
+    def __init__(self, directories: Iterable[Path] = (), memory_bytes: int = 4 << 30) -> None:
         self.checkpoints = Checkpoints(directories)
-        self.keep = keep
-        self._loaded: OrderedDict[tuple[str, str], Model] = OrderedDict()
-        self._tokenizers: dict[str, Tokenizer] = {}
-        self._lock = threading.RLock()
+        self.memory_bytes = memory_bytes
+        self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
+        self._tokenizers: dict[str, Tokenizer | None] = {}
+        self._lock = threading.Lock()
 
     def sources(self) -> tuple[Source, ...]:
         """Every model that can be named, those whose weights are not here included."""
         return self.checkpoints.sources()
 
+    def inspect(self, name: str) -> Inspection:
+        """What a model is, without loading it. Raises UnknownModel."""
+        return self.checkpoints.inspect(name)
+
+    def loaded(self) -> tuple[Model, ...]:
+        """The models in memory, the most recently used last."""
+        with self._lock:
+            return tuple(slot.model for slot in self._slots.values() if slot.model is not None)
+
     def get(self, name: str, dtype: str = "float32") -> Model:
         """A loaded model. Raises UnknownModel, UnsupportedCheckpoint or InvalidInput."""
         with self._lock:
-            if (name, dtype) not in self._loaded:
-                self._loaded[name, dtype] = self.checkpoints.load(name, dtype)
-                while len(self._loaded) > self.keep:
-                    self._loaded.popitem(last=False)
-            self._loaded.move_to_end((name, dtype))
-            return self._loaded[name, dtype]
+            slot = self._slots.setdefault((name, dtype), _Slot())
+        try:
+            with slot.lock:
+                model = slot.model = slot.model or self.checkpoints.load(name, dtype)
+        except BaseException:
+            with self._lock:
+                self._slots.pop((name, dtype), None)
+            raise
+        with self._lock:
+            self._slots[name, dtype] = slot  # it may have been dropped since
+            self._slots.move_to_end((name, dtype))
+            self._drop()
+        return model
+
+    def _drop(self) -> None:
+        """Forget the least recently used models until the rest fits; the newest always stays."""
+        loaded = [(key, slot.model) for key, slot in self._slots.items() if slot.model is not None]
+        total = sum(model.parameter_bytes for _, model in loaded)
+        for key, model in loaded[:-1]:
+            if total <= self.memory_bytes:
+                return
+            total -= model.parameter_bytes
+            del self._slots[key]
 
     def of(self, recipe: Recipe) -> Model:
         """The model that made a trace. Raises UnknownModel where it is gone or has other weights."""
-        model = self.get(recipe.model.name, recipe.model.dtype)
+        kept = "Kept tensors can still be read; the others need the model of the recording."
+        try:
+            model = self.get(recipe.model.name, recipe.model.dtype)
+        except (UnknownModel, UnsupportedCheckpoint) as error:
+            raise UnknownModel(
+                f"The model {recipe.model.name!r} of this trace cannot be loaded any more. {error.message}", hint=kept
+            ) from error
         if model.info.weights_sha256 != recipe.model.weights_sha256:
             raise UnknownModel(
                 f"The model {recipe.model.name!r} here has other weights than the one that made this trace.",
-                hint="Kept tensors can still be read; the others need the model of the recording.",
+                hint=kept,
             )
         return model
 
     def encode(self, name: str, text: str) -> Prompt:
-        """A text as the model's tokens. Raises InvalidPrompt."""
-        return self._tokenizer(name).encode(text)
+        """A text as the model's tokens. Raises InvalidPrompt, also where the model has no tokenizer."""
+        tokenizer = self._tokenizer(name)
+        if tokenizer is None:
+            raise InvalidPrompt(
+                f"The model {name!r} comes without a tokenizer, so a text cannot be turned into its ids; "
+                f"GPT-2's is assumed for a vocabulary of {GPT2_VOCABULARY} only.",
+                hint="Give the prompt as token ids: --ids 5,6,7 on the command line, `ids` in the API.",
+            )
+        return tokenizer.encode(text)
 
     def decode(self, name: str, ids: Iterable[int]) -> Prompt:
-        """Token ids as a prompt. Raises InvalidPrompt for an id outside the vocabulary."""
-        return self._tokenizer(name).decode_ids(ids)
+        """Token ids as a prompt; without a tokenizer its tokens have no bytes. Raises InvalidPrompt."""
+        tokenizer = self._readable(name)
+        if tokenizer is not None:
+            return tokenizer.decode_ids(ids)
+        tokens = tuple(Token(id, b"") for id in ids)
+        if not tokens:
+            raise InvalidPrompt("The prompt is empty.", hint="Give at least one token id.")
+        return Prompt(None, tokens)
 
     def tokens(self, name: str, ids: Iterable[int]) -> tuple[Token, ...]:
         """The tokens of ids that a model chose; one that the tokenizer lacks has no bytes."""
-        tokenizer = self._tokenizer(name)
-        return tuple(tokenizer.token(id) if id < tokenizer.vocabulary_size else Token(id, b"") for id in ids)
+        tokenizer = self._readable(name)
+        known = tokenizer.vocabulary_size if tokenizer else 0
+        return tuple(tokenizer.token(id) if tokenizer and id < known else Token(id, b"") for id in ids)
 
-    def _tokenizer(self, name: str) -> Tokenizer:
+    def _readable(self, name: str) -> Tokenizer | None:
+        """The model's tokenizer; None where it has none, or one that cannot be used here."""
+        try:
+            tokenizer = self._tokenizer(name)
+            return tokenizer if tokenizer and tokenizer.vocabulary_size else None
+        except UnsupportedCheckpoint:
+            return None
+
+    def _tokenizer(self, name: str) -> Tokenizer | None:
         with self._lock:
-            if name not in self._tokenizers:
-                self._tokenizers[name] = self.checkpoints.tokenizer(name)
-            return self._tokenizers[name]
+            if name in self._tokenizers:
+                return self._tokenizers[name]
+        tokenizer = self.checkpoints.tokenizer(name)
+        with self._lock:
+            return self._tokenizers.setdefault(name, tokenizer)

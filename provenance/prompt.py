@@ -36,8 +36,11 @@ class Token:
         Whole characters are shown as they are, a space as a space. Escaped are bytes that are no
         whole character (`\xf0`), and characters that show nothing, move the text around them or
         look like a plain space (`\n`, `\u200b`, `\u202e`, `\xa0` as `\u00a0`). A backslash is
-        doubled only where it could be taken for one of these escapes.
+        doubled only where it could be taken for one of these escapes. A token without bytes, of a
+        model without tokenizer, is its number: `#5`.
         """
+        if not self.bytes:
+            return f"#{self.id}"
         decoded = self.bytes.decode("utf-8", errors="surrogateescape")
         escaped = {c: _escape(c) for c in decoded if not c.isprintable() or _INVISIBLE.match(c)}
         if "\\" in decoded and (escaped or re.search(r"\\[nrtxuU]", decoded)):

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from provenance.catalogue import Kind
+from provenance.catalogue import Catalogue, Kind
 from provenance.citation import Citation
 from provenance.errors import Corrupt, InvalidInput, Unavailable, UnsupportedCheckpoint
 from provenance.families import Family
@@ -25,6 +25,7 @@ from provenance.parity import Origin, parity
 from provenance.recorder import Replayer
 from provenance.sources import Sources
 from provenance.trace import Trace
+from provenance.variants import catalogue_of
 from provenance.verdict import Bytes, Coverage, Execution, Parity, Ran, Report
 from provenance.witness.testimony import Claim, Place, Witness, place_of
 from provenance.witness.tracer import Observation
@@ -93,12 +94,15 @@ class _Work:
     departures: dict[str, tuple[str, ...]] = field(default_factory=dict)
     held_at: dict[str, dict[str, tuple[int, ...]]] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.catalogue: Catalogue = catalogue_of(self.family.catalogue, self.model.variants)
+
     def tensor(self, address: Address) -> torch.Tensor:
         return self.replayer.tensor(self.model, self.trace, address)
 
     def wide(self, address: Address) -> Array:
         """A tensor in float64; the tables outside the blocks, which every step reads, are widened once."""
-        row = self.family.catalogue.row(address.site)
+        row = self.catalogue.row(address.site)
         if row.kind is not Kind.PARAMETER or address.layer is not None:
             return self.tensor(address).double().numpy()
         if address.site not in self.tables:
@@ -118,7 +122,7 @@ class _Work:
     def addresses(self) -> Iterable[Address]:
         """Every tensor of the trace, in order of segments, so that each is replayed once."""
         for step in range(self.trace.last_step + 1):
-            rows = [row for row in self.family.catalogue if row.steps.cover(step)]
+            rows = [row for row in self.catalogue if row.steps.cover(step)]
             for layer in range(self.model.layers):
                 yield from (Address(row.site, layer, step) for row in rows if is_layered(row.site))
             yield from (Address(row.site, None, step) for row in rows if not is_layered(row.site))
@@ -130,9 +134,7 @@ class _Work:
 def _check_bytes(work: _Work, sources: Sources) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     citations = [
-        evidence.citation
-        for operation in work.family.catalogue.operations.values()
-        for evidence in operation.evidence
+        evidence.citation for operation in work.catalogue.operations.values() for evidence in operation.evidence
     ]
     for pin in {citation.pin.key: citation.pin for citation in citations}.values():
         try:
@@ -172,6 +174,9 @@ def _hear(work: _Work, witness: Witness, source: bytes | None) -> bool:
     except (Unavailable, UnsupportedCheckpoint) as error:
         work.departures[label] = (str(error),)
         return False
+    for reason in dict.fromkeys(heard.excepted.values()):
+        sites = [site for site, why in heard.excepted.items() if why == reason]
+        work.departures[label] = (*work.departures.get(label, ()), f"{', '.join(sites)}: {reason}")
     work.held_at[label] = {site: tuple(sorted(lines)) for site, lines in heard.held_at.items()}
     work.coverage.append(heard.coverage())
     work.executions.extend(heard.executions())
@@ -184,6 +189,7 @@ class _Heard:
     def __init__(self, work: _Work, witness: Witness) -> None:
         self.work = work
         self.witness = witness
+        self.excepted = witness.excepted(work.model)
         self.lines: set[int] = set()
         self.assigned: dict[Place, str] = {}
         self.held_at: dict[str, set[int]] = {}
@@ -192,7 +198,7 @@ class _Heard:
         claim = self.witness.claim(step, observation, self.work.model.layers)
         if observation.kind == "assign":
             self._assign(observation, claim)
-        if claim is None:
+        if claim is None or claim.address.site in self.excepted:
             return
         self.held_at.setdefault(claim.address.site, set()).add(observation.line)
         self.work.keep(
@@ -222,8 +228,8 @@ class _Heard:
             unmapped=tuple(_where(place) for place in rest if place not in reasons),
             unseen=tuple(
                 row.site
-                for row in self.work.family.catalogue
-                if row.site not in self.held_at and self._exists(row.steps.cover)
+                for row in self.work.catalogue
+                if row.site not in self.held_at.keys() | self.excepted.keys() and self._exists(row.steps.cover)
             ),
             complete=self.witness.complete,
         )
@@ -233,7 +239,7 @@ class _Heard:
 
     def executions(self) -> list[Execution]:
         """For each piece of this source's evidence what its lines did."""
-        catalogue = self.work.family.catalogue
+        catalogue = self.work.catalogue
         found = []
         for operation in catalogue.operations.values():
             rows = [row for row in catalogue if row.operation == operation.id]
@@ -279,10 +285,10 @@ def _recompute(work: _Work) -> None:
         work.departures[EQUATION] = ("equations are recomputed for float32 traces",)
         return
     for address in work.addresses():
-        if work.family.catalogue.row(address.site).kind is not Kind.TENSOR:
+        if work.catalogue.row(address.site).kind is not Kind.TENSOR:
             continue
         inputs: dict[str, tuple[Array, ...]] = {}
-        for source in work.family.catalogue.inputs_of(address, work.model.layers):
+        for source in work.catalogue.inputs_of(address, work.model.layers):
             inputs[source.site] = (*inputs.get(source.site, ()), work.wide(source))
         expected = work.family.equation(work.model, address.site, inputs)
         if expected is not None:

@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # From the bottom to the top. A module imports lower layers only; a package may import itself.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("names",),
+    ("names", "axes"),
     ("citation",),
     ("catalogue", "markup", "vocabulary"),
-    ("lookup", "prompt", "sources", "summary", "citing"),
+    ("lookup", "prompt", "sources", "summary", "citing", "variants"),
     ("model",),
     ("trace", "citing_trace"),
     ("store", "verdict"),
@@ -26,7 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("recorder",),
     ("models", "families"),
     ("parity",),
-    ("verify", "compare"),
+    ("verify", "compare", "lens"),
 )
 
 # Only these know which model families there are.
@@ -34,8 +34,9 @@ KNOW_FAMILIES = ("provenance.gpt2", "provenance.models", "provenance.families")
 
 TORCH = (
     "provenance.model", "provenance.trace", "provenance.store", "provenance.recorder", "provenance.summary",
-    "provenance.parity", "provenance.verify", "provenance.compare", "provenance.witness",
+    "provenance.lens", "provenance.parity", "provenance.verify", "provenance.compare", "provenance.witness",
     "provenance.gpt2.model", "provenance.gpt2.weights", "provenance.gpt2.checkpoints",
+    "provenance.gpt2.keys", "provenance.gpt2.stored",
     "provenance.gpt2.witnesses", "provenance.gpt2.witness_tensorflow", "provenance.gpt2.points_transformers",
     "provenance.gpt2.training",
     "app.explorer", "app.api", "app.pictures", "app.pages.values",

@@ -141,12 +141,16 @@ def test_token_text_shows_every_byte_that_cannot_be_seen(content: bytes, shown: 
     assert Token(0, content).text == shown
 
 
-@given(st.lists(st.sampled_from([b"\\", b"n", b"x", b"\n", b"a0", b"\xa0", b"\xc2"]), max_size=6))
+@given(st.lists(st.sampled_from([b"\\", b"n", b"x", b"\n", b"a0", b"\xa0", b"\xc2"]), min_size=1, max_size=6))
 def test_token_text_can_be_read_back_to_its_bytes(parts: list[bytes]) -> None:
     content = b"".join(parts)
     shown = Token(0, content).text
     assert shown.isprintable()
     assert _bytes_shown(shown) == content
+
+
+def test_a_token_without_bytes_is_its_number() -> None:
+    assert [Token(id, b"").text for id in (0, 50256)] == ["#0", "#50256"]
 
 
 def _bytes_shown(shown: str) -> bytes:

@@ -23,6 +23,7 @@ from provenance.prompt import Prompt
 from provenance.recorder import Replayer, _choose, plan, record, replay
 from provenance.store import TraceStore
 from provenance.trace import Recipe, Trace
+from provenance.variants import catalogue_of
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def addresses(steps: int = STEPS) -> list[Address]:
     """Every tensor of a trace of the tiny model."""
     return [
         Address(row.site, layer, step)
-        for row in CATALOGUE
+        for row in catalogue_of(CATALOGUE, TINY.variants)
         for layer in (range(TINY.n_layer) if is_layered(row.site) else (None,))
         for step in range(steps + 1)
         if row.steps.cover(step)

@@ -98,7 +98,7 @@ def test_every_tensor_of_the_trace_is_compared_with_openais(report: Report, mode
     expected = {
         str(Address(row.site, layer, step))
         for step in range(trace.last_step + 1)
-        for row in CATALOGUE
+        for row in model.catalogue
         if row.steps.cover(step)
         for layer in (range(model.layers) if is_layered(row.site) else (None,))
     }
@@ -111,12 +111,12 @@ def test_every_computed_tensor_has_an_equation(report: Report) -> None:
     assert recomputed == computed
 
 
-def test_every_citation_ran_and_openais_all_produced_their_tensors(report: Report) -> None:
+def test_every_citation_ran_and_openais_all_produced_their_tensors(report: Report, model: GPT2) -> None:
     assert all(execution.ran is Ran.PRODUCED for execution in report.executions if execution.source == "openai")
     cited = {(e.operation, e.label, e.lines) for e in report.executions}
     assert cited == {
         (operation.id, evidence.label, evidence.citation.lines)
-        for operation in CATALOGUE.operations.values()
+        for operation in model.catalogue.operations.values()
         for evidence in operation.evidence
     }
     norm = next(e for e in report.executions if (e.operation, e.source) == ("ln_1", "openai"))

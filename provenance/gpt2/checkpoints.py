@@ -1,16 +1,20 @@
-"""Where GPT-2 models come from: seeded weights, the hub's cache, and directories of the operator."""
+"""Where GPT-2 models come from: the demo, seeded weights, the hub's cache, and folders of the operator."""
 
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
 import torch
-from huggingface_hub import try_to_load_from_cache
 
 from provenance.errors import InvalidInput, UnknownModel, UnsupportedCheckpoint
 from provenance.gpt2.config import Config
+from provenance.gpt2.hub import HUB, cached
+from provenance.gpt2.keys import KeyReport, shapes
 from provenance.gpt2.model import GPT2
-from provenance.gpt2.weights import DTYPES, digest, read_directory, untrained
+from provenance.gpt2.stored import SINGLE
+from provenance.gpt2.weights import DTYPES, digest, open_directory, read_config, untrained
 from provenance.model import ModelInfo
 from provenance.prompt import Tokenizer
 
@@ -24,55 +28,117 @@ SEEDED = {
         "2 layers of width 32 with seeded random weights, for tests and quick looks",
     ),
 }
-HUB = {
-    "gpt2": "openai-community/gpt2",
-    "gpt2-medium": "openai-community/gpt2-medium",
-    "gpt2-large": "openai-community/gpt2-large",
-    "gpt2-xl": "openai-community/gpt2-xl",
-}
+DEMO = "demo"
+DEMO_DIRECTORY = Path(__file__).resolve().parent / DEMO
+
+GPT2_VOCABULARY = 50257
+"""GPT-2's own tokenizer is assumed for a vocabulary of this size only, where a checkpoint brings none."""
+
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "encoder.json")
+
+
+class Kind(StrEnum):
+    """What kind of source a model has."""
+
+    DEMO = "ships with this project"
+    SEEDED = "made here from a seed"
+    DIRECTORY = "a folder that the operator named"
+    HUB = "the Hugging Face hub's cache"
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A model that can be named: where its weights come from, and whether they are here."""
+    """A model that can be named: where its weights come from, whether they are here, else how to get them."""
 
     name: str
     description: str
     available: bool
     directory: Path | None = None
+    kind: Kind = Kind.DIRECTORY
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What can be said of a model without running it.
+
+    `sha256` is None for seeded weights and for what cannot be read; `problem` says why it cannot be
+    loaded; `tokenizer` says in words how a text becomes ids.
+    """
+
+    source: Source
+    config: Config | None = None
+    report: KeyReport | None = None
+    files: tuple[Path, ...] = ()
+    sha256: str | None = None
+    tokenizer: str = ""
+    problem: str = ""
+
+    @property
+    def origin(self) -> str:
+        """Where the weights are, in words."""
+        source = self.source
+        if source.directory is None:
+            return source.kind.value
+        if source.kind is Kind.HUB:
+            return f"{source.kind.value}: {HUB[source.name].repository} at {source.directory.name}"
+        return f"{source.kind.value}: {source.directory.name!r}"
+
+    @property
+    def parameters(self) -> int | None:
+        """The number of parameters that the config asks for."""
+        return sum(math.prod(shape) for shape in shapes(self.config).values()) if self.config else None
 
 
 class Checkpoints:
     """All GPT-2 models that can be named here.
 
-    `directories` are checkpoints the operator offers, each under its folder's name.
+    `directories` are checkpoints the operator offers, each under its folder's name. Raises
+    InvalidInput where two have the same one, or that of a built-in model.
     """
 
-    def __init__(self, directories: Iterable[Path] = ()) -> None:
-        self.directories = {directory.resolve().name: directory.resolve() for directory in directories}
+    def __init__(self, directories: Iterable[Path] = (), demo: Path = DEMO_DIRECTORY) -> None:
+        self.demo = demo.resolve()
+        self.directories: dict[str, Path] = {}
+        for directory in dict.fromkeys(directory.expanduser().resolve() for directory in directories):
+            if directory != self.demo:
+                self._offer(directory)
+
+    def _offer(self, directory: Path) -> None:
+        name = directory.name
+        if name == DEMO or name in SEEDED:
+            raise InvalidInput(f"{name!r} is the name of a built-in model.", hint=f"Rename the folder {directory}.")
+        if name in self.directories:
+            raise InvalidInput(
+                f"Two folders of models are named {name!r}: {self.directories[name]} and {directory}.",
+                hint="A model is chosen by its folder's name: rename one of them.",
+            )
+        self.directories[name] = directory
 
     def sources(self) -> tuple[Source, ...]:
         """Every model by name, those that are not here included."""
         return (
-            *(Source(name, text, True) for name, (_, text) in SEEDED.items()),
-            *(Source(name, f"Directory {path.name}", path.is_dir(), path) for name, path in self.directories.items()),
-            *(_hub_source(name, repository) for name, repository in HUB.items() if name not in self.directories),
+            _demo_source(self.demo),
+            *(Source(name, text, True, kind=Kind.SEEDED) for name, (_, text) in SEEDED.items()),
+            *(_directory_source(name, path) for name, path in self.directories.items()),
+            *(_hub_source(name) for name in HUB if name not in self.directories),
         )
 
-    def source(self, name: str) -> Source:
-        """A model by its name. Raises UnknownModel, which says what to do where weights are not here."""
-        for source in self.sources():
-            if source.name == name and source.available:
-                return source
+    def known(self, name: str) -> Source:
+        """A model by its name, whether it is here or not. Raises UnknownModel."""
+        sources = self.sources()
+        for source in sources:
             if source.name == name:
-                raise UnknownModel(
-                    f"The weights of {name!r} are not on this machine.",
-                    hint=f"Put them into the hub's cache (hf download {HUB[name]})"
-                    if name in HUB
-                    else f"The directory {name!r} is gone.",
-                )
-        here = ", ".join(source.name for source in self.sources() if source.available)
+                return source
+        here = ", ".join(source.name for source in sources if source.available)
         raise UnknownModel(f"There is no model named {name[:80]!r} here.", hint=f"Here are: {here}.")
+
+    def source(self, name: str) -> Source:
+        """A model that is here. Raises UnknownModel, which says what to do where weights are not."""
+        source = self.known(name)
+        if not source.available:
+            raise UnknownModel(f"The weights of {name!r} are not on this machine.", hint=source.advice)
+        return source
 
     def load(self, name: str, dtype: str = "float32") -> GPT2:
         """Load a model. Raises UnknownModel, UnsupportedCheckpoint, or InvalidInput for a dtype."""
@@ -83,26 +149,89 @@ class Checkpoints:
             weights = untrained(config)
             sha256, trained, origin = digest(weights), False, "untrained: random weights from seed 0"
         else:
-            config, weights, sha256 = read_directory(source.directory)
+            opened = open_directory(source.directory, pickles=_may_be_pickled(source))
+            opened.report.check(source.directory)
+            config, weights, sha256 = opened.config, dict(opened.weights), opened.sha256
             trained, origin = True, f"checkpoint {source.directory.name}"
+        # In float32 already, this copies nothing: the weights stay mapped from their file.
         weights = {place: tensor.to(DTYPES[dtype]) for place, tensor in weights.items()}
         _check_finite(weights, name)
         info = ModelInfo(name, "gpt2", config.as_json(), sha256, origin, trained, dtype)
         return GPT2(config, weights, info, source.directory)
 
-    def tokenizer(self, name: str) -> Tokenizer:
-        """The model's own tokenizer where its directory has one, else GPT-2's."""
-        directory = self.source(name).directory
-        own = ("tokenizer.json", "vocab.json", "encoder.json")
-        if directory is not None and any((directory / file).is_file() for file in own):
-            return Tokenizer.load(directory)
-        return Tokenizer.load()
+    def inspect(self, name: str) -> Inspection:
+        """What a model is, and what became of its checkpoint's keys. Raises UnknownModel."""
+        source = self.known(name)
+        if source.directory is None or not source.available:
+            config = SEEDED[name][0] if name in SEEDED else None
+            tokenizer = _TOKENIZERS[False] if config else ""
+            return Inspection(source, config, tokenizer=tokenizer, problem=source.advice)
+        try:
+            opened = open_directory(source.directory, pickles=_may_be_pickled(source))
+        except UnsupportedCheckpoint as error:
+            return Inspection(source, problem=str(error))
+        tokenizer = _TOKENIZERS[_has_own_tokenizer(source.directory)] if self._is_read(source) else _NO_TOKENIZER
+        inspection = Inspection(source, opened.config, opened.report, opened.files, opened.sha256, tokenizer)
+        try:
+            opened.report.check(source.directory)
+        except UnsupportedCheckpoint as error:
+            return replace(inspection, problem=str(error))
+        return inspection
+
+    def tokenizer(self, name: str) -> Tokenizer | None:
+        """The model's own tokenizer where its directory has one, else GPT-2's for a vocabulary of its size.
+
+        None for any other model: its prompts are given as ids.
+        """
+        source = self.source(name)
+        if source.directory is not None and _has_own_tokenizer(source.directory):
+            return Tokenizer.load(source.directory)
+        return Tokenizer.load() if self._is_read(source) else None
+
+    def _is_read(self, source: Source) -> bool:
+        """Whether a text can be turned into ids."""
+        if source.directory is None or _has_own_tokenizer(source.directory):
+            return True
+        return read_config(source.directory).n_vocab == GPT2_VOCABULARY
 
 
-def _hub_source(name: str, repository: str) -> Source:
-    cached = try_to_load_from_cache(repository, "config.json")
-    directory = Path(cached).parent if isinstance(cached, str) else None
-    return Source(name, f"OpenAI's weights, as published in {repository}", directory is not None, directory)
+_TOKENIZERS = {True: "its own", False: "GPT-2's"}
+_NO_TOKENIZER = "none: prompts are given as token ids"
+
+
+def _demo_source(directory: Path) -> Source:
+    text = "A small GPT-2 that this project trained; it ships with it"
+    here = (directory / "config.json").is_file() and (directory / SINGLE).is_file()
+    return Source(DEMO, text, here, directory, Kind.DEMO, "" if here else "This copy of the project came without it.")
+
+
+def _directory_source(name: str, path: Path) -> Source:
+    here = path.is_dir()
+    return Source(name, f"Directory {name}", here, path, advice="" if here else f"The directory {name!r} is gone.")
+
+
+def _hub_source(name: str) -> Source:
+    published, directory = HUB[name], cached(name)
+    advice = (
+        f"Get them: tensor-provenance models fetch {name} ({published.megabytes:,} MB). Or put them into a folder "
+        f"named {name!r}, and name that in TENSOR_PROVENANCE_MODEL_DIRECTORIES."
+    )
+    return Source(
+        name,
+        f"OpenAI's weights, as published in {published.repository}",
+        directory is not None,
+        directory,
+        Kind.HUB,
+        "" if directory else advice,
+    )
+
+
+def _may_be_pickled(source: Source) -> bool:
+    return source.kind is Kind.DIRECTORY
+
+
+def _has_own_tokenizer(directory: Path) -> bool:
+    return any((directory / file).is_file() for file in _TOKENIZER_FILES)
 
 
 def _check_dtype(dtype: str) -> None:

@@ -1,4 +1,4 @@
-"""GPT-2's configuration, read from a checkpoint's config.json."""
+"""GPT-2's configuration, read from a checkpoint's config.json or hparams.json."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -6,12 +6,18 @@ from typing import Any
 
 from provenance.errors import UnsupportedCheckpoint
 
+TIED, UNTIED = "tied output", "untied output"
+"""The catalogue's variants: the output is `wte` again, or a matrix of its own."""
+
 _TANH_GELU = ("gelu_new", "gelu_pytorch_tanh")
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Sizes of a GPT-2, and the ε of its LayerNorms. The defaults are GPT-2 small's."""
+    """Sizes of a GPT-2, the ε of its LayerNorms, and whether its output is tied to `wte`.
+
+    The defaults are GPT-2 small's.
+    """
 
     n_layer: int = 12
     n_head: int = 12
@@ -20,9 +26,10 @@ class Config:
     n_vocab: int = 50257
     n_inner: int = 3072
     epsilon: float = 1e-5
+    tied: bool = True
 
     def __post_init__(self) -> None:
-        sizes = {name: value for name, value in asdict(self).items() if name != "epsilon"}
+        sizes = {name: value for name, value in asdict(self).items() if name not in ("epsilon", "tied")}
         wrong = {name: value for name, value in sizes.items() if not isinstance(value, int) or value < 1}
         if wrong:
             raise UnsupportedCheckpoint(f"The config's sizes must be whole numbers over 0, not {wrong}.")
@@ -46,9 +53,16 @@ class Config:
             "hd": self.head_dim, "V": self.n_vocab, "C": self.n_ctx, "L": self.n_layer, "2": 2, "1": 1,
         }  # fmt: skip
 
+    @property
+    def variants(self) -> frozenset[str]:
+        """The catalogue's variants that this config has."""
+        return frozenset((TIED if self.tied else UNTIED,))
+
     def as_json(self) -> dict[str, int | float | str]:
-        """The config as a trace stores it."""
-        return asdict(self)
+        """The config as a trace stores it; `tied` stands in it only where it is 0."""
+        values = asdict(self)
+        tied = values.pop("tied")
+        return values if tied else values | {"tied": 0}
 
 
 def from_hugging_face(data: Mapping[str, Any]) -> Config:
@@ -64,11 +78,30 @@ def from_hugging_face(data: Mapping[str, Any]) -> Config:
             n_vocab=data["vocab_size"],
             n_inner=data.get("n_inner") or 4 * width,
             epsilon=float(data.get("layer_norm_epsilon", 1e-5)),
+            tied=bool(data.get("tie_word_embeddings", True)),
         )
     except KeyError as missing:
         raise UnsupportedCheckpoint(f"config.json lacks {missing.args[0]!r}.") from None
     except (TypeError, ValueError) as error:
         raise UnsupportedCheckpoint(f"config.json cannot be read: {error}.") from None
+
+
+def from_openai(data: Mapping[str, Any]) -> Config:
+    """Read the hparams.json of OpenAI's own release. Raises UnsupportedCheckpoint."""
+    try:
+        width = data["n_embd"]
+        return Config(
+            n_layer=data["n_layer"],
+            n_head=data["n_head"],
+            n_embd=width,
+            n_ctx=data["n_ctx"],
+            n_vocab=data["n_vocab"],
+            n_inner=4 * width,
+        )
+    except KeyError as missing:
+        raise UnsupportedCheckpoint(f"hparams.json lacks {missing.args[0]!r}.") from None
+    except (TypeError, ValueError) as error:
+        raise UnsupportedCheckpoint(f"hparams.json cannot be read: {error}.") from None
 
 
 def _refuse_what_differs(data: Mapping[str, Any]) -> None:
@@ -81,7 +114,6 @@ def _refuse_what_differs(data: Mapping[str, Any]) -> None:
         "scale_attn_by_inverse_layer_idx": bool(data.get("scale_attn_by_inverse_layer_idx")),
         "reorder_and_upcast_attn": bool(data.get("reorder_and_upcast_attn")),
         "cross-attention": bool(data.get("add_cross_attention")),
-        "an output that is not tied to wte": not data.get("tie_word_embeddings", True),
     }
     asked = [what for what, refused in refusals.items() if refused]
     if asked:

@@ -179,6 +179,8 @@ EQUATIONS: Mapping[str, Equation] = {
     "presents": lambda read: np.stack(read.all("h.attn.present"), axis=1),
     **_norm("ln_f", "h.resid_post"),
     "h_flat": lambda read: np.concatenate(list(read("ln_f.out")), axis=0),
-    "logits_flat": lambda read: np.einsum("nd,vd->nv", read("h_flat"), read("wte"), optimize=True),
+    "logits_flat": lambda read: np.einsum(
+        "nd,vd->nv", read("h_flat"), read.either("wte", "lm_head.w"), optimize=True
+    ),
     "logits": lambda read: read("logits_flat").reshape(1, -1, read("logits_flat").shape[-1]),
 }  # fmt: skip

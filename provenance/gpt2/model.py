@@ -18,6 +18,7 @@ from provenance.gpt2.catalogue import CATALOGUE
 from provenance.gpt2.config import Config
 from provenance.model import Kept, ModelInfo, Tap
 from provenance.names import Address
+from provenance.variants import catalogue_of
 
 MASKED = 1e10
 """What is subtracted from the score of a key that the query may not see."""
@@ -33,8 +34,6 @@ class GPT2:
     `checkpoint` is the directory they were read from, where there is one.
     """
 
-    catalogue = CATALOGUE
-
     def __init__(
         self,
         config: Config,
@@ -43,6 +42,8 @@ class GPT2:
         checkpoint: Path | None = None,
     ) -> None:
         self.config = config
+        self.variants = config.variants
+        self.catalogue = catalogue_of(CATALOGUE, config.variants)
         self.checkpoint = checkpoint
         self.weights = weights
         self.info = info
@@ -50,6 +51,11 @@ class GPT2:
         self.layers = config.n_layer
         self.context = config.n_ctx
         self.vocabulary = config.n_vocab
+
+    @property
+    def parameter_bytes(self) -> int:
+        """What the weights take in memory."""
+        return sum(tensor.nbytes for tensor in self.weights.values())
 
     @torch.inference_mode()
     def forward(
@@ -141,10 +147,21 @@ class GPT2:
             tap("presents", torch.stack(list(presents), dim=1))  # (B, L, 2, H, T, h)
         h = self._norm("ln_f", x, tap)
         flat = tap("h_flat", h.reshape(-1, h.shape[-1]))  # (B·T, d)
-        logits = tap("logits_flat", flat @ wte.T)  # (B·T, V)
+        head = wte if self.config.tied else tap("lm_head.w", self.weights["lm_head.w"])  # (V, d)
+        logits = tap("logits_flat", flat @ head.T)  # (B·T, V)
         return tap("logits", logits.view(*x.shape[:-1], -1))  # (B, T, V)
 
+    @torch.inference_mode()
+    def unembed(self, x: Tensor) -> Tensor:
+        """The logits (…, V) that the output makes of a residual stream (…, d), wherever it was taken."""
+        return self._output(x, (), self.weights["wte"], _untapped)
+
     # --- the pass in segments, as the recorder runs and replays it ---
+
+    @property
+    def residuals(self) -> Sequence[str]:
+        """What the embedding hands on, then each block."""
+        return ("embed.h", *(f"h.{layer}.resid_post" for layer in range(self.layers)))
 
     @property
     def segments(self) -> Sequence[str]:

@@ -166,6 +166,18 @@ OPERATIONS = (
                 ("GPT2Model.__init__:self.ln_f", 497),
                 ("GPT2Model.forward:hidden_states#5", 620)),
     Operation(
+        id="head_parameters",
+        title="Output parameters",
+        formula=r"W_{o} \in \mathbb{R}^{V \times d}",
+        evidence=(
+            openai("OpenAI's code has no such matrix: it multiplies by the token table again.",
+                    ("model:logits", 171)),
+            transformers("lm_head holds a matrix of its own wherever the config does not tie it.",
+                          ("GPT2LMHeadModel.__init__:self.lm_head", 643)),
+        ),
+        difference="OpenAI's output is always tied to the token table; transformers' is where the config says so.",
+    ),
+    Operation(
         id="unembed",
         title="Unembedding",
         formula=r"\mathrm{logits} = h\,W_{te}^\top",

@@ -11,6 +11,7 @@ _OUTPUT = (*_ATTENTION, "Output")
 
 _KEYS = (Read("h.attn.k", steps=Steps.PREFILL), Read("h.attn.k_all", steps=Steps.DECODE))
 _VALUES = (Read("h.attn.v", steps=Steps.PREFILL), Read("h.attn.v_all", steps=Steps.DECODE))
+_FACTORS = (Read("h.attn.q"), *_KEYS)
 _SQUARE = ("B", "H", "T", "S")
 _VISIBLE = "h.attn.mask.m"
 
@@ -28,7 +29,8 @@ _SCORE_ROWS = (
             Point("attn.multihead_attn", 93, "w"),
             Point("attn.multihead_attn", 93, "tf.matmul(q, k, transpose_b=True)", "call"),
         ),
-        inputs=(Read("h.attn.q"), *_KEYS),
+        inputs=_FACTORS,
+        product_of=_FACTORS,
     ),
     Intermediate(
         site="h.attn.scores",
@@ -41,6 +43,7 @@ _SCORE_ROWS = (
         formula=r"w \leftarrow \frac{w}{\sqrt{d_h}}",
         points=(Point("attn.multihead_attn", 94, "w"),),
         inputs=(Read("h.attn.scores_raw"),),
+        product_of=_FACTORS,
     ),
 )
 
@@ -239,6 +242,7 @@ _OUTPUT_ROWS = (
         formula=r"x + a",
         points=(Point("block", 127, "x"),),
         inputs=(*BLOCK_INPUT, Read("h.attn.out")),
+        stream=True,
     ),
 )
 

@@ -111,5 +111,6 @@ MLP = (
         points=(Point("block", 129, "x"), Point("model", 164, "h")),
         inputs=(Read("h.resid_mid"), Read("h.mlp.h2")),
         aliases=(module("h.{layer}"),),
+        stream=True,
     ),
 )

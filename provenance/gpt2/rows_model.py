@@ -1,7 +1,8 @@
 """Rows outside the block: the embedding at the model's start, and the output at its end."""
 
 from provenance.catalogue import Across, Alias, Intermediate, Kind, Point, Read, Steps
-from provenance.gpt2.rows_shared import MODULE, key, layer_norm, module, scope
+from provenance.gpt2.config import TIED, UNTIED
+from provenance.gpt2.rows_shared import KEY, MODULE, key, layer_norm, module, scope
 
 _EMBEDDING = ("Model", "Embedding")
 _OUTPUT = ("Model", "Output")
@@ -108,6 +109,7 @@ EMBEDDING = (
         points=(Point("model", 157, "h"),),
         inputs=(Read("embed.tokens"), Read("embed.positions")),
         aliases=(module("drop"),),
+        stream=True,
     ),
 )
 
@@ -162,6 +164,20 @@ OUTPUT = (
         inputs=(Read("ln_f.out"),),
     ),
     Intermediate(
+        site="lm_head.w",
+        name="lm_head.weight",
+        title="Output matrix",
+        description="Learned row of the model's width for every token, where the output is not the token table.",
+        shape=("V", "d"),
+        group=_OUTPUT,
+        operation="head_parameters",
+        formula=r"W_{o}",
+        points=(),
+        kind=Kind.PARAMETER,
+        aliases=(Alias(KEY, "lm_head.weight"),),
+        variant=UNTIED,
+    ),
+    Intermediate(
         site="logits_flat",
         name="tf.matmul(h_flat, wte, transpose_b=True)",
         title="Flattened logits",
@@ -174,7 +190,7 @@ OUTPUT = (
             Point("model", 171, "logits"),
             Point("model", 171, "tf.matmul(h_flat, wte, transpose_b=True)", "call"),
         ),
-        inputs=(Read("h_flat"), Read("wte")),
+        inputs=(Read("h_flat"), Read("wte", variant=TIED), Read("lm_head.w", variant=UNTIED)),
     ),
     Intermediate(
         site="logits",
