@@ -1,7 +1,7 @@
 # Build:  docker build -t tensor-provenance .
 # On an x86 machine without a GPU, choose torch's small build:
 #   docker build --build-arg TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu -t tensor-provenance .
-# Run:    docker run -p 8000:8000 -v traces:/data tensor-provenance
+# Run:    docker run --init -p 8000:8000 -v traces:/data tensor-provenance
 #
 # The cited sources and GPT-2's vocabulary come inside pinned packages, so that the image runs
 # without a network. Pin the base image's digest yourself where you need it.

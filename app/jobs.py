@@ -14,6 +14,12 @@ from provenance.trace import Recipe
 
 log = logging.getLogger(__name__)
 _REMEMBERED = 256
+CANCELLED = "cancelled"
+"""The error of a recording that was stopped by a person."""
+
+
+class Cancelled(Exception):
+    """Raised out of a recording's progress, to end it."""
 
 
 class State(StrEnum):
@@ -45,6 +51,8 @@ class Jobs:
         self._queue_length = queue_length
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._lock = threading.Lock()
+        self._closed = False
+        self._cancelled: set[str] = set()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="record")
 
     def get(self, id: str) -> Job | None:
@@ -53,10 +61,13 @@ class Jobs:
             return self._jobs.get(id)
 
     def submit(self, recipe: Recipe) -> Job:
-        """Queue a recording; the same one is queued once. Raises Unavailable when too many wait."""
+        """Queue a recording; the same one is queued once. Raises Unavailable when too many wait, or once closed."""
         with self._lock:
+            if self._closed:
+                raise Unavailable("The server is stopping.", hint="Record again when it has started anew.")
             known = self._jobs.get(recipe.id)
             if known is not None and known.state in (State.QUEUED, State.RUNNING):
+                self._cancelled.discard(recipe.id)  # asked for again, it goes on
                 return known
             waiting = sum(job.state is State.QUEUED for job in self._jobs.values())
             if waiting >= self._queue_length:
@@ -64,7 +75,7 @@ class Jobs:
             job = self._jobs[recipe.id] = Job(recipe.id, recipe)
             self._jobs.move_to_end(recipe.id)
             self._forget()
-        self._worker.submit(self._perform, recipe)
+            self._worker.submit(self._perform, recipe)
         return job
 
     def waiting(self) -> tuple[Job, ...]:
@@ -72,14 +83,40 @@ class Jobs:
         with self._lock:
             return tuple(job for job in self._jobs.values() if job.state in (State.QUEUED, State.RUNNING))
 
+    def cancel(self, id: str) -> Job | None:
+        """Stop a recording: one that waits at once, one that runs before its next segment.
+
+        It ends as failed, with the error "cancelled". One that has ended already stays as it is.
+        """
+        with self._lock:
+            job = self._jobs.get(id)
+            if job is not None and job.state is State.QUEUED:
+                job = self._jobs[id] = replace(job, state=State.FAILED, error=CANCELLED)
+            elif job is not None and job.state is State.RUNNING:
+                self._cancelled.add(id)
+            return job
+
     def close(self) -> None:
         """Finish the running job, drop those that wait."""
+        with self._lock:
+            self._closed = True
+            for id in [job.id for job in self._jobs.values() if job.state is State.QUEUED]:
+                del self._jobs[id]
         self._worker.shutdown(wait=True, cancel_futures=True)
 
     def _perform(self, recipe: Recipe) -> None:
-        self._update(recipe.id, state=State.RUNNING)
+        if not self._begin(recipe.id):
+            return
+
+        def progress(done: int, total: int) -> None:
+            self._update(recipe.id, done=done, total=total)
+            if recipe.id in self._cancelled:
+                raise Cancelled
+
         try:
-            self._run(recipe, lambda done, total: self._update(recipe.id, done=done, total=total))
+            self._run(recipe, progress)
+        except Cancelled:
+            self._update(recipe.id, state=State.FAILED, error=CANCELLED)
         except ProvenanceError as error:
             self._update(recipe.id, state=State.FAILED, error=str(error))
         except Exception:
@@ -87,6 +124,18 @@ class Jobs:
             self._update(recipe.id, state=State.FAILED, error="The recording failed; the server's log says why.")
         else:
             self._update(recipe.id, state=State.DONE)
+        finally:
+            self._cancelled.discard(recipe.id)
+
+    def _begin(self, id: str) -> bool:
+        """Mark a queued recording as running; False where it was cancelled before its turn."""
+        with self._lock:
+            job = self._jobs.get(id)
+            if job is None or job.state is not State.QUEUED:
+                return False
+            self._jobs[id] = replace(job, state=State.RUNNING)
+            self._cancelled.discard(id)
+            return True
 
     def _update(self, id: str, **changes: object) -> None:
         with self._lock:

@@ -15,7 +15,20 @@ from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from app import api, api_citing, api_verdict, routes, routes_drift
+from app import (
+    api,
+    api_citing,
+    api_lens,
+    api_models,
+    api_verdict,
+    routes,
+    routes_drift,
+    routes_map,
+    routes_models,
+    routes_pictures,
+    routes_proof,
+    routes_traces,
+)
 from app.explorer import Explorer
 from app.render import STATIC, error_page
 from app.settings import Settings, load_settings, version
@@ -67,9 +80,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.state.explorer = explorer
         explorer.store.clean()
         # Loading the model takes seconds: the server answers meanwhile.
-        Thread(target=_record_example, args=(explorer,), daemon=True).start()
+        example = Thread(target=_record_example, args=(explorer,))
+        example.start()
         yield
         explorer.close()
+        example.join()  # torch does not survive the end of the interpreter in another thread
 
     app = FastAPI(
         title="Tensor Provenance",
@@ -80,11 +95,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         openapi_url="/api/openapi.json",
         lifespan=lifespan,
     )
+    app.include_router(api_citing.router)  # first: its addresses end where api.router's names go on
+    app.include_router(routes_pictures.router)  # before api.router, for the same reason
     app.include_router(api.router)
     app.include_router(api_verdict.router)
-    app.include_router(api_citing.router)
+    app.include_router(api_lens.router)
+    app.include_router(api_models.router)
+    app.include_router(routes_traces.router)
+    app.include_router(routes_proof.router)  # first: routes.router takes any word there for a tensor
     app.include_router(routes.router)
     app.include_router(routes_drift.router)
+    app.include_router(routes_map.router)
+    app.include_router(routes_models.router)
     app.add_api_route("/static/vendor/htmx.min.js", _htmx, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.middleware("http")(_add_headers)
@@ -135,13 +157,19 @@ def _on_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first: dict[str, Any] = dict(error.errors()[0])
     where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
-    detail = f"{where}: {first['msg']}" if where else str(first["msg"])
+    detail = f"{where}: {first['msg']}" if where else f"The request's body: {first['msg']}"
+    if first["type"] == "json_invalid":
+        detail = f"The request's body is not JSON (character {where}: {first['ctx']['error']})"
     return _answer(request, 422, "This cannot be done", f"{detail}.")
 
 
 def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    messages = {404: "There is no page at this address.", 405: "This address does not take that method."}
+    messages = {
+        400: "The request's body cannot be read.",
+        404: "There is no page at this address.",
+        405: "This address does not take that method.",
+    }
     response = _answer(request, error.status_code, "Not found" if error.status_code == 404 else "Refused",
                        messages.get(error.status_code, str(error.detail)))  # fmt: skip
     response.headers.update(error.headers or {})
@@ -178,6 +206,11 @@ def _document_problems(app: FastAPI) -> None:
         document = make()
         schemas = document["components"]["schemas"]
         schemas["Problem"] = Problem.model_json_schema()
+        for operation in (each for path in document["paths"].values() for each in path.values()):
+            if "application/json" in operation["responses"].get("422", {}).get("content", {}):
+                operation["responses"]["422"] = api.problems(422)[422]
+        for own in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(own, None)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]

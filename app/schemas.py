@@ -13,6 +13,7 @@ from provenance.recorder import Check
 from provenance.store import Listed
 from provenance.summary import Summary
 from provenance.trace import Recipe, Record, TokenRecord, Trace
+from provenance.variants import exists_in
 
 
 class TraceRequest(BaseModel):
@@ -232,7 +233,7 @@ def site_of(catalogue: Catalogue, row: Intermediate, constants: Mapping[str, int
         group=list(row.group),
         shape=catalogue.shape(row, constants),
         shape_in_decode_step=catalogue.shape(row, constants, decode=True),
-        exists_in=row.steps.value,
+        exists_in=exists_in(row),
         formula=row.formula,
         produced_by=catalogue.operation_of(row).title,
         read_by=[operation.title for operation in catalogue.consumers(row.site)],

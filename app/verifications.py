@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from app.jobs import State
-from provenance.errors import ProvenanceError
+from provenance.errors import ProvenanceError, Unavailable
 from provenance.store import TraceStore
 from provenance.trace import Trace
 from provenance.verdict import Report
@@ -38,6 +38,7 @@ class Verifications:
         self._under_way: dict[str, Verification] = {}
         self._reports: dict[str, Report] = {}
         self._lock = threading.Lock()
+        self._closed = False
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="verify")
 
     def report(self, trace: Trace) -> Report | None:
@@ -64,17 +65,22 @@ class Verifications:
         return Verification(State.DONE) if self.report(trace) else None
 
     def submit(self, trace: Trace) -> Verification:
-        """Verify in the background; a trace that is verified, or being verified, is not run again."""
+        """Verify in the background; a trace that is verified, or being verified, is not run again.
+
+        Raises Unavailable once closed.
+        """
+        if self.report(trace) is not None:
+            return Verification(State.DONE)
         with self._lock:
+            if self._closed:
+                raise Unavailable("The server is stopping.", hint="Verify again when it has started anew.")
             known = self._under_way.get(trace.id)
             if known is not None and known.state in (State.QUEUED, State.RUNNING):
                 return known
-        if self.report(trace) is not None:
-            return Verification(State.DONE)
-        queued = Verification(State.QUEUED)
-        with self._lock:
-            self._under_way[trace.id] = queued
-        self._worker.submit(self._perform, trace)
+            if trace.id in self._reports:  # it has ended since
+                return Verification(State.DONE)
+            queued = self._under_way[trace.id] = Verification(State.QUEUED)
+            self._worker.submit(self._perform, trace)
         return queued
 
     def verify(self, trace: Trace, progress: Progress) -> Report:
@@ -86,6 +92,10 @@ class Verifications:
 
     def close(self) -> None:
         """Finish the running verification, drop those that wait."""
+        with self._lock:
+            self._closed = True
+            for id in [id for id, known in self._under_way.items() if known.state is State.QUEUED]:
+                del self._under_way[id]
         self._worker.shutdown(wait=True, cancel_futures=True)
 
     def _perform(self, trace: Trace) -> None:
