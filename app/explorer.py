@@ -14,8 +14,9 @@ from provenance import verify
 from provenance.catalogue import Catalogue
 from provenance.errors import InvalidInput, InvalidPrompt
 from provenance.families import FAMILIES
+from provenance.lens import Distribution, Lens, Position, distribution, logit_lens, sequence
 from provenance.model import Model
-from provenance.models import CATALOGUES, Models
+from provenance.models import CATALOGUES, Models, catalogue_of_model
 from provenance.names import Address
 from provenance.recorder import Check, Progress, Replayer, check_address, plan, record
 from provenance.sources import Sources, default_sources
@@ -27,6 +28,7 @@ from provenance.verdict import Report
 EXAMPLE = "The quick brown fox jumps over the lazy dog"
 EXAMPLE_STEPS = 3
 _SUMMARIES = 4096
+_LENSES = 32
 
 
 class Explorer:
@@ -35,7 +37,7 @@ class Explorer:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.store = TraceStore(settings.data_directory / "traces")
-        self.models = Models(settings.model_directories)
+        self.models = Models(settings.model_directories, settings.model_memory_mib << 20)
         self.sources: Sources = default_sources(
             settings.cache_directory / "sources", settings.source_directories, network=False
         )
@@ -44,6 +46,7 @@ class Explorer:
         self.verifications = Verifications(self.store, self.prove)
         self._replay_worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="replay")
         self._summaries: OrderedDict[tuple[str, str], Summary] = OrderedDict()
+        self._lenses: OrderedDict[tuple[str, tuple[Position, ...], int], Lens] = OrderedDict()
         self._lock = Lock()
 
     def close(self) -> None:
@@ -111,8 +114,8 @@ class Explorer:
     # --- reading ---
 
     def catalogue(self, trace: Trace | None = None) -> Catalogue:
-        """The catalogue of a trace's model family, or the first family's."""
-        return CATALOGUES[trace.recipe.model.family] if trace else next(iter(CATALOGUES.values()))
+        """The catalogue of a trace's model, or the first family's."""
+        return catalogue_of_model(trace.recipe.model) if trace else next(iter(CATALOGUES.values()))
 
     def tensor(self, trace: Trace, address: Address) -> torch.Tensor:
         """One tensor of a trace. Raises UnknownSite, OutOfRange, or UnknownModel where it is gone."""
@@ -154,3 +157,36 @@ class Explorer:
             while len(self._summaries) > _SUMMARIES:
                 self._summaries.popitem(last=False)
         return summary
+
+    def summary_at_hand(self, trace: Trace, address: Address) -> Summary | None:
+        """A tensor's summary where nothing must be replayed for it: the tensor is kept, or was looked at."""
+        with self._lock:
+            known = self._summaries.get((trace.id, str(address)))
+        if known is None and str(address) in trace.tensors and self.catalogue(trace).row(address.site).masked_by is None:
+            return self.summary(trace, address)
+        return known
+
+    def logits(self, trace: Trace, position: Position) -> torch.Tensor:
+        """The recorded logits (V) of one position. Raises UnknownModel where the model is gone."""
+        return self.tensor(trace, Address("logits", None, position.step))[0, position.index]
+
+    def distribution(self, trace: Trace, position: Position, top: int) -> Distribution:
+        """What the model predicts at a position; the token that really follows is watched."""
+        follows = sequence(trace)[position.number + 1]
+        return distribution(self.logits(trace, position), top, follows.id)
+
+    def lens(self, trace: Trace, positions: tuple[Position, ...], top: int) -> Lens:
+        """What the residual stream predicts after every block, at some positions."""
+        key = (trace.id, positions, top)
+        with self._lock:
+            if key in self._lenses:
+                self._lenses.move_to_end(key)
+                return self._lenses[key]
+        recorded = torch.stack([self.logits(trace, position) for position in positions])
+        model = self.models.of(trace.recipe)
+        lens = self._replay_worker.submit(logit_lens, model, trace, positions, recorded, top).result()
+        with self._lock:
+            self._lenses[key] = lens
+            while len(self._lenses) > _LENSES:
+                self._lenses.popitem(last=False)
+        return lens

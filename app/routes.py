@@ -3,17 +3,17 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.explorer import Explorer
 from app.jobs import State
 from app.pages import find, groups, home, source, tensor
-from app.pages import trace as traces
-from app.pages.links import site_url, tensor_url, trace_url
-from app.render import render, wants_fragment
+from app.pages.links import site_url, trace_url
+from app.pages.view import Asked
+from app.render import render
 from provenance.catalogue import Catalogue, Intermediate
-from provenance.errors import InvalidAddress, InvalidInput, NotFound, ProvenanceError, Unavailable
+from provenance.errors import InvalidAddress, InvalidInput, ProvenanceError
 from provenance.lookup import find as look_up
 from provenance.names import Address, is_layered
 from provenance.trace import Trace
@@ -38,36 +38,6 @@ def show_home(request: Request, here: Here) -> Response:
     return render(request, "home.html", home.home_page(here))
 
 
-@router.post("/record")
-def record(
-    request: Request,
-    here: Here,
-    prompt: Annotated[str, Form()] = "",
-    steps: Annotated[str, Form()] = "0",
-    model: Annotated[str, Form()] = "",
-    dtype: Annotated[str, Form()] = "float32",
-    temperature: Annotated[str, Form()] = "0",
-    seed: Annotated[str, Form()] = "0",
-) -> Response:
-    """Record what the form holds; a form that cannot be run comes back as it was typed."""
-    form = home.RecordForm(prompt, steps, model, dtype, temperature, seed)
-    try:
-        recipe = here.plan(
-            prompt.replace("\r\n", "\n"),  # browsers send a line's end in two characters
-            steps=home.whole_number(steps, "The number of decode steps"),
-            model=model or None,
-            dtype=dtype,
-            seed=home.whole_number(seed, "The seed"),
-            temperature=home.temperature_of(temperature),
-        )
-        job = here.submit(recipe)
-    except (InvalidInput, NotFound, Unavailable) as problem:
-        status = 503 if isinstance(problem, Unavailable) else 422
-        page = home.home_page(here, home.refused(form, problem))
-        return render(request, "home.html", page, status=status)
-    return RedirectResponse(trace_url(job.id), 303)
-
-
 @router.get("/sites")
 def show_sites(request: Request, here: Here) -> Response:
     """The hierarchy with every tensor."""
@@ -87,7 +57,7 @@ def show_site(request: Request, here: Here, site: str) -> Response:
 def show_group(request: Request, here: Here, slug: str, trace: str = "", layer: str = "", step: str = "") -> Response:
     """A group of tensors, alone or at a layer and step of a trace."""
     opened = here.store.open(trace) if trace else None
-    at_layer, at_step = _number("layer", layer) or 0, _number("step", step) or 0
+    at_layer, at_step = number_of("layer", layer) or 0, number_of("step", step) or 0
     page = groups.group_page(here, slug, opened, at_layer, at_step)
     return render(request, "group.html", page, block="columns")
 
@@ -100,7 +70,7 @@ def show_search(
     opened, at_layer, at_step = None, 0, 0
     try:
         opened = here.store.open(trace) if trace else None
-        at_layer, at_step = _number("layer", layer) or 0, _number("step", step) or 0
+        at_layer, at_step = number_of("layer", layer) or 0, number_of("step", step) or 0
         if opened is not None:
             opened.check(step=at_step, layer=at_layer)
     except ProvenanceError:
@@ -110,41 +80,20 @@ def show_search(
     return render(request, "search.html", page, block="results")
 
 
-@router.get("/traces/{id}")
-def show_trace(request: Request, here: Here, id: str) -> Response:
-    """A trace, or the progress of its recording."""
-    job = here.job(id)
-    if job is not None and job.state is not State.DONE and id not in here.store:
-        return render(request, "progress.html", traces.progress_page(here, job), block="progress")
-    trace = here.store.open(id)
-    if wants_fragment(request):
-        return Response(status_code=200, headers={"HX-Refresh": "true", "Vary": "HX-Request"})
-    if trace.id != id:
-        return RedirectResponse(trace_url(trace.id), 307)
-    return render(request, "trace.html", traces.trace_page(here, trace))
-
-
-@router.post("/traces/{id}/delete")
-def delete_trace(here: Here, id: str) -> Response:
-    """Delete a trace."""
-    here.store.delete(id)
-    return RedirectResponse("/", 303)
-
-
 @router.get("/traces/{id}/{address}")
 def show_tensor(
-    request: Request, here: Here, id: str, address: str, step: str | None = None, head: str | None = None
+    request: Request, here: Here, id: str, address: str, step: str | None = None
 ) -> Response:
     """One tensor of a trace."""
     job = here.job(id)
     if job is not None and job.state is not State.DONE and id not in here.store:
         return RedirectResponse(trace_url(id), 307)
     trace = here.store.open(id)
-    found, canonical = _address(here.catalogue(trace), trace, address, _number("step", step))
-    at_head = _number("head", head)
+    found, canonical = _address(here.catalogue(trace), trace, address, number_of("step", step))
+    asked = Asked.of(request.query_params)
     if not canonical:
-        return RedirectResponse(tensor_url(trace.id, found, at_head), 307)
-    return render(request, "tensor.html", tensor.tensor_page(here, trace, found, at_head), block="columns")
+        return RedirectResponse(asked.url(trace.id, found), 307)
+    return render(request, "tensor.html", tensor.tensor_page(here, trace, found, asked), block="columns")
 
 
 @router.get("/sources")
@@ -159,7 +108,7 @@ def show_source(request: Request, here: Here, owner: str, repository: str, path:
     return render(request, "source.html", source.source_page(here, f"{owner}/{repository}/{path}"))
 
 
-def _number(name: str, text: str | None) -> int | None:
+def number_of(name: str, text: str | None) -> int | None:
     """A whole number of the query; None where it is not given. Raises InvalidInput."""
     if text is None or text == "":
         return None

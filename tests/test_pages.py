@@ -198,11 +198,14 @@ def test_permalinks_carry_the_full_revision_and_the_lines(client: Client) -> Non
 
 
 def test_an_excerpt_numbers_its_lines_and_says_what_it_leaves_out(client: Client) -> None:
-    codes = page(client, "/sites/h.ln_1.out").all("pre", class_="code")
+    shown = page(client, "/sites/h.ln_1.out")
+    codes = shown.all("div", class_="excerpt")
     assert re.findall(r"^\s*(\d+)", codes[0].text, re.M) == [str(n) for n in range(28, 39)]
-    second = codes[1].text
-    assert "… lines 253–271 omitted …" in second
-    assert re.findall(r"^(\d{3})", second, re.M) == ["252", "272", "273"]
+    assert "… lines 253–271 omitted …" in codes[1].text
+    left_out = shown.all("pre", class_="left-out")[0]
+    assert re.findall(r"^(\d{3})", left_out.text, re.M) == [str(n) for n in range(253, 272)]
+    runs = [pre for pre in shown.all("pre", class_="run") if pre is not left_out]
+    assert [re.findall(r"^(\d{3})", pre.text, re.M) for pre in runs[1:3]] == [["252"], ["272", "273"]]
 
 
 def test_badges_say_in_words_what_was_proven(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Pictures as parts: hand-checked bars, marks, labels and cells."""
+"""Histogram and value table as parts: hand-checked bars, marks, labels and cells."""
 
 import math
 
@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from app.pages.numbers import count, measure, rounded
-from app.pictures import COLUMNS, ROWS, Heading, ValueTable, exact, histogram, value_table
+from app.pictures.cells import array_of, exact
+from app.pictures.histogram import histogram
+from app.pictures.parts import Heading
+from app.pictures.table import COLUMNS, ROWS, ValueTable, value_table
 from provenance.summary import summarize
 
 
@@ -15,7 +18,15 @@ def headings(number: int) -> list[Heading]:
 
 
 def table(values: torch.Tensor, masked: torch.Tensor | None = None) -> ValueTable:
-    return value_table(values, masked, "token", "d", headings(values.shape[0]), headings(values.shape[1]))
+    rows, columns = values.shape
+    return value_table(
+        values.numpy(),
+        None if masked is None else masked.numpy(),
+        ("token", "d"),
+        headings(rows),
+        headings(columns),
+        (rows, columns),
+    )
 
 
 def test_the_highest_bar_fills_the_picture_and_the_others_are_in_proportion() -> None:
@@ -43,6 +54,20 @@ def test_marks_stand_at_the_quantiles() -> None:
     assert picture is not None
     assert {mark.text: mark.x for mark in picture.marks} == {"5 %": 32.0, "median": 320.0, "95 %": 608.0}
     assert [tick.text for tick in picture.ticks] == ["0", "100"]
+
+
+def test_marks_that_would_cover_each_other_turn_away_or_share_their_text() -> None:
+    equal = histogram(summarize(torch.ones(9)))
+    assert equal is not None
+    assert [mark.text for mark in equal.marks] == ["5 %, median, 95 %"]
+    near = histogram(summarize(torch.tensor([0.0] * 8 + [30.0] + [34.0] * 9 + [100.0])))
+    assert near is not None
+    # 5 % at the left edge, the median at 0.34 · 640, 95 % at (0.9 · 34 + 0.1 · 100) / 100 · 640 = 259.8.
+    assert [(mark.text, mark.x, mark.anchor) for mark in near.marks] == [
+        ("5 %", 0.0, "start"),
+        ("median", 217.6, "end"),
+        ("95 %", 259.84, "start"),
+    ]
 
 
 def test_zero_is_marked_where_it_lies_well_inside_the_range() -> None:
@@ -114,7 +139,7 @@ def test_cells_that_are_no_plain_values_say_what_they_are() -> None:
     ],
 )
 def test_exact_values_have_the_fewest_digits_that_give_them_back(value: torch.Tensor, text: str) -> None:
-    assert exact(value) == text
+    assert exact(array_of(value)[()]) == text
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 
 from app.drift import SIGNS, by_place, citations_of, citers, shelf_of
 from app.explorer import Explorer
-from app.pages.evidence import Badge
+from app.pages.badge import Badge
 from app.pages.frame import Frame, frame
 from app.pages.links import source_url, with_query
 from app.pages.scope import Scope

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 
 from app.explorer import Explorer
 from app.pages.frame import Frame, frame
-from app.pages.links import tensor_url
+from app.pages.links import tensor_url, with_query
+from app.pages.numbers import plural
 from app.pages.scope import Scope
 from app.pages.what import AxisChip, axis_chips
+from provenance.catalogue import Catalogue
 from provenance.errors import ProvenanceError
-from provenance.lookup import find, search
-from provenance.names import Address
+from provenance.lookup import Match, find, near, search
+from provenance.names import Address, is_layered
 from provenance.trace import Trace
 
 _MOST = 40
@@ -17,7 +19,7 @@ _MOST = 40
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A tensor that was found, and why."""
+    """A tensor that was found, and why; `place` is its layer where the query names one."""
 
     url: str
     name: str
@@ -25,17 +27,32 @@ class Found:
     group: str
     axes: tuple[AxisChip, ...]
     reason: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A query that finds something, and what kind of name it is."""
+
+    kind: str
+    query: str
+    url: str
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """What a query found, best first; `more` counts the results that are left out."""
+    """What a query found, best first; `more` counts the results that are left out.
+
+    `says` is the outcome in a few words, for those who do not see it.
+    """
 
     frame: Frame
     query: str
+    says: str
     results: tuple[Found, ...]
     more: int
     near: tuple[Found, ...]
+    examples: tuple[Example, ...]
 
 
 def search_page(
@@ -43,37 +60,68 @@ def search_page(
 ) -> SearchPage:
     """The results of a query, linked into a trace where one is given."""
     scope = Scope.of(explorer, trace, layer, step)
-    catalogue = scope.catalogue
     named = _named(scope, query)
-    results = tuple(_found(scope, match.row.site, match.reason, named) for match in search(catalogue, query))
-    near = () if results or not query.strip() else catalogue.near(query)
+    results = tuple(_found(scope, match, named) for match in search(scope.catalogue, query))
+    close = () if results or not query.strip() else near(scope.catalogue, query)
     return SearchPage(
         frame=frame(scope, f"Search: {query}" if query else "Search", query=query),
         query=query,
+        says=_says(len(results), len(close)) if query.strip() else "",
         results=results[:_MOST],
         more=max(0, len(results) - _MOST),
-        near=tuple(_found(scope, site, "a near match", None) for site in near),
+        near=tuple(_found(scope, match, None) for match in close),
+        examples=() if results else _examples(scope.catalogue),
     )
+
+
+def _says(results: int, close: int) -> str:
+    if results:
+        return f"{plural(results, 'tensor')} found."
+    return f"Nothing found, {plural(close, 'near match', 'near matches')}."
 
 
 def _named(scope: Scope, query: str) -> Address | None:
     """The tensor that a query names with its layer, where the trace has it."""
-    if scope.trace is None:
+    try:
+        return _within(scope, find(scope.catalogue, query.strip())[1])
+    except ProvenanceError:
+        return None
+
+
+def _within(scope: Scope, address: Address | None) -> Address | None:
+    """The address where the trace has it."""
+    if scope.trace is None or address is None:
         return None
     try:
-        address = find(scope.catalogue, query.strip())[1]
-        if address is not None:
-            scope.trace.check(step=address.step, layer=address.layer)
-            return address if scope.catalogue.row(address.site).steps.cover(address.step) else None
+        scope.trace.check(step=address.step, layer=address.layer)
     except ProvenanceError:
-        pass
-    return None
+        return None
+    return address if scope.catalogue.row(address.site).steps.cover(address.step) else None
 
 
-def _found(scope: Scope, site: str, reason: str, named: Address | None) -> Found:
-    row = scope.catalogue.row(site)
-    url = scope.url(row)
-    if scope.trace is not None and named is not None and named.site == site:
-        url = tensor_url(scope.trace.id, named)
-    axes = axis_chips(scope, row, decode=scope.step > 0)
-    return Found(url, row.name, row.title, " › ".join(row.group), axes, reason)
+def _found(scope: Scope, match: Match, named: Address | None) -> Found:
+    row = match.row
+    at = named if named is not None and named.site == row.site else None
+    if at is None and match.layer is not None and is_layered(row.site):
+        step = scope.step if row.steps.cover(scope.step) else 1
+        at = _within(scope, Address(row.site, match.layer, step))
+    return Found(
+        url=tensor_url(scope.trace.id, at) if scope.trace and at else scope.url(row),
+        name=row.name,
+        title=row.title,
+        group=" › ".join(row.group),
+        axes=axis_chips(scope, row, decode=scope.step > 0),
+        reason=match.reason,
+        place=f"layer {at.layer}" if at and at.layer not in (None, scope.layer) else "",
+    )
+
+
+def _examples(catalogue: Catalogue) -> tuple[Example, ...]:
+    """One query of each kind: the last title, site and expression, and one alias of each scheme."""
+    row = [row for row in catalogue if is_layered(row.site)][-1]
+    queries = {"a title": row.title, "a site": row.site, "the cited code's expression": row.name}
+    for each in catalogue:
+        for alias in each.aliases:
+            if "{layer}" in alias.pattern:
+                queries.setdefault(alias.scheme, alias.pattern.replace("{layer}", "0"))
+    return tuple(Example(kind, query, with_query("/search", q=query)) for kind, query in queries.items())

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.pages.links import trace_url
+from app.pages.links import map_url, trace_url
 from app.pages.scope import Scope
 from provenance.catalogue import Group
 from provenance.names import is_layered
@@ -49,6 +49,7 @@ class Frame:
     tree: tuple[Branch, ...]
     here: Here | None
     query: str
+    map_url: str
 
 
 def frame(scope: Scope, title: str, *, site: str = "", group: str = "", query: str = "") -> Frame:
@@ -58,7 +59,8 @@ def frame(scope: Scope, title: str, *, site: str = "", group: str = "", query: s
         id = scope.trace.id
         here = Here(id, trace_url(id), scope.layer, scope.step)
     tree = tuple(_branch(scope, top, site, group) for top in scope.catalogue.tree)
-    return Frame(title, tree, here, query)
+    whole = map_url(None, here.id if here else None, scope.layer, scope.step)
+    return Frame(title, tree, here, query, whole)
 
 
 def layered_title(scope: Scope, group: Group) -> str:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from app.explorer import EXAMPLE, Explorer
 from app.pages.frame import Frame, frame
 from app.pages.groups import Section, sections_of
-from app.pages.links import trace_url
+from app.pages.links import lens_url, trace_url
 from app.pages.numbers import short
 from app.pages.scope import Link, Scope
-from app.pages.trace import Progress, progress_of
+from app.pages.traces import JobRow, TraceRow, job_rows, trace_row
 from provenance.errors import (
     InvalidInput,
     InvalidPrompt,
@@ -24,15 +24,19 @@ from provenance.trace import Trace
 _START = ("h.ln_1.out", "h.attn.pattern", "logits")
 """Sites to begin with, where the family has them."""
 
-_MOST_TRACES = 20
+_MOST_TRACES = 6
 DTYPES = ("float32", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordForm:
-    """The form as it was typed, and what is wrong with it: the field's name and a sentence."""
+    """The form as it was typed, and what is wrong with it: the field's name and a sentence.
+
+    Token ids stand in the place of the prompt where there are any.
+    """
 
     prompt: str = ""
+    ids: str = ""
     steps: str = "3"
     model: str = ""
     dtype: str = "float32"
@@ -52,29 +56,6 @@ class ModelChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class TraceRow:
-    """A trace in the list; `problem` says why it cannot be read."""
-
-    id: str
-    url: str
-    text: str
-    model: str
-    untrained: bool
-    tokens: int
-    steps: int
-    created_at: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """A recording that waits or runs."""
-
-    text: str
-    progress: Progress
-
-
-@dataclass(frozen=True, slots=True)
 class HomePage:
     """The first page. `starts` lead into a trace where there is one, else to the architecture."""
 
@@ -85,8 +66,11 @@ class HomePage:
     steps_limit: int
     jobs: tuple[JobRow, ...]
     traces: tuple[TraceRow, ...]
-    more_traces: int
+    all_traces: int
     start_text: str
+    start_url: str
+    lens_url: str
+    untrained: bool
     starts: tuple[Link, ...]
     sections: tuple[Section, ...]
     count: int
@@ -105,12 +89,13 @@ def home_page(explorer: Explorer, form: RecordForm | None = None) -> HomePage:
         models=tuple(ModelChoice(s.name, s.description, s.available) for s in explorer.models.sources()),
         dtypes=DTYPES,
         steps_limit=explorer.settings.steps_limit,
-        jobs=tuple(
-            JobRow(short(job.recipe.text or "token ids"), progress_of(job)) for job in explorer.jobs.waiting()
-        ),
-        traces=tuple(_row(found) for found in listed[:_MOST_TRACES]),
-        more_traces=max(0, len(listed) - _MOST_TRACES),
+        jobs=job_rows(explorer),
+        traces=tuple(trace_row(found) for found in listed[:_MOST_TRACES]),
+        all_traces=len(listed),
         start_text=short(scope.trace.recipe.text or "token ids", 60) if scope.trace else "",
+        start_url=trace_url(scope.trace.id) if scope.trace else "",
+        lens_url=lens_url(scope.trace.id) if scope.trace else "",
+        untrained=scope.trace is not None and not scope.trace.recipe.model.trained,
         starts=tuple(_start(scope, site) for site in _START if site in scope.catalogue.rows),
         sections=sections_of(bare),
         count=len(bare.catalogue.rows),
@@ -129,6 +114,11 @@ def whole_number(text: str, name: str) -> int:
     return int(text)
 
 
+def ids_of(text: str) -> list[int]:
+    """Typed token ids, apart by spaces, line ends or commas. Raises InvalidInput."""
+    return [whole_number(part, "A token id") for part in text.replace(",", " ").split()]
+
+
 def temperature_of(text: str) -> float:
     """A typed temperature. Raises InvalidInput."""
     try:
@@ -143,21 +133,22 @@ def temperature_of(text: str) -> float:
 def _field(form: RecordForm, problem: ProvenanceError) -> str:
     match problem:
         case InvalidPrompt() | PromptTooLong():
-            return "prompt"
+            return "ids" if form.ids.strip() else "prompt"
         case UnknownModel() | UnsupportedCheckpoint():
             return "model"
-    for field, parse in (("steps", whole_number), ("seed", whole_number)):
+    typed = {"ids": ids_of, "steps": _any_number, "seed": _any_number, "temperature": temperature_of}
+    for field, parse in typed.items():
         try:
-            parse(getattr(form, field), field)
+            parse(getattr(form, field))
         except InvalidInput:
             return field
-    try:
-        temperature_of(form.temperature)
-    except InvalidInput:
-        return "temperature"
     if form.dtype not in DTYPES:
         return "dtype"
     return "steps" if isinstance(problem, InvalidInput) else ""
+
+
+def _any_number(text: str) -> int:
+    return whole_number(text, "It")
 
 
 def _example(explorer: Explorer, listed: tuple[Listed, ...]) -> Trace | None:
@@ -178,20 +169,3 @@ def _start(scope: Scope, site: str) -> Link:
     link = scope.link(row)
     place = "layer 0" if is_layered(site) and scope.trace else ""
     return Link(link.url, link.name, link.title, place)
-
-
-def _row(found: Listed) -> TraceRow:
-    if found.record is None:
-        return TraceRow(found.id, trace_url(found.id), "", "", False, 0, 0, "", found.problem)
-    recipe = found.record.recipe
-    return TraceRow(
-        id=found.id,
-        url=trace_url(found.id),
-        text=short(recipe.text or "token ids"),
-        model=recipe.model.name,
-        untrained=not recipe.model.trained,
-        tokens=len(recipe.tokens),
-        steps=recipe.steps,
-        created_at=found.record.created_at.replace("T", " ").replace("+00:00", " UTC"),
-        problem="",
-    )

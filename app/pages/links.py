@@ -28,6 +28,11 @@ def tensor_url(id: str, address: Address, head: int | None = None) -> str:
     return with_query(f"{trace_url(id)}/{quote(address.place)}", step=address.step or None, head=head)
 
 
+def lens_url(id: str, position: int | None = None, stage: str | None = None) -> str:
+    """The logit lens of a trace, around a position; `stage` is the cell to look at."""
+    return with_query(f"{trace_url(id)}/lens", position=position, stage=stage)
+
+
 def values_url(id: str, address: Address, ending: str = "") -> str:
     """The API's answer for one tensor: its summary, or with `.npy` its values."""
     return with_query(f"/api{trace_url(id)}/tensors/{quote(address.place)}{ending}", step=address.step or None)
@@ -39,6 +44,41 @@ def group_url(group: Group, trace: str | None = None, layer: int = 0, step: int 
     return with_query(path, trace=trace, layer=layer or None, step=step or None) if trace else path
 
 
+def map_url(
+    group: Group | None, trace: str | None = None, layer: int = 0, step: int = 0, site: str | None = None
+) -> str:
+    """The map of a group, or of the whole model; a site is the node to light."""
+    path = f"/map/{quote(group.slug)}" if group else "/map"
+    at = {"trace": trace, "layer": layer or None, "step": step or None} if trace else {}
+    return with_query(path, **at, site=site)
+
+
+def norms_url(id: str, site: str, step: int = 0) -> str:
+    """How large a site's tensor is in each layer."""
+    return with_query(f"{trace_url(id)}/norms/{quote(site)}", step=step or None)
+
+
 def source_url(pin: Pin, line: int | None = None) -> str:
     """The page of a cited file, at one of its lines."""
     return f"/sources/{quote(pin.key)}" + (f"#L{line}" if line else "")
+
+
+def proof_url(id: str, address: Address) -> str:
+    """How far the verification is that a tensor's page waits for."""
+    return f"{trace_url(id)}/{quote(str(address), safe='@')}/proof"
+
+
+def verdict_url(id: str) -> str:
+    """What was proven about a trace."""
+    return f"{trace_url(id)}/verdict"
+
+
+def cite_url(site: str, number: int | None = None, trace: str | None = None) -> str:
+    """How to cite a tensor's evidence: one piece of it by its number, or all."""
+    path = f"/cite/sites/{quote(site)}" + (f"/{number}" if number else "")
+    return with_query(path, trace=trace)
+
+
+def cite_trace_url(id: str) -> str:
+    """How to cite a trace."""
+    return f"/cite{trace_url(id)}"

@@ -34,6 +34,17 @@ def rounded(value: float) -> str:
     return f"{value:.4g}" if 1e-3 <= size < 1e6 else f"{value:.3e}"
 
 
+def percent(probability: float | None, digits: int = 3) -> Number:
+    """A probability in per cent, with so many significant digits; 100 % is written only for all of it."""
+    if probability is None:
+        return Number("–", "none")
+    share = 100 * probability
+    if share < 100 and float(f"{share:.{digits}g}") >= 100:
+        return Number("> 99.9 %" if digits > 2 else "> 99 %", repr(probability))
+    text = f"{share:.{digits}g}" if share == 0 or share >= 1e-3 else f"{share:.1e}"
+    return Number(f"{text} %", repr(probability))
+
+
 def plural(number: int, thing: str, things: str = "") -> str:
     """`1 token`, `2 tokens`."""
     return f"{number} {thing if number == 1 else things or thing + 's'}"

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from app.explorer import Explorer
-from app.pages.evidence import Badge, content_badge, missing_badge, pins_of
+from app.pages.badge import Badge
+from app.pages.evidence import content_badge, missing_badge, pins_of
 from app.pages.frame import Frame, frame
 from app.pages.links import source_url
 from app.pages.scope import Link, Scope

@@ -3,13 +3,18 @@
 from dataclasses import dataclass
 
 from app.explorer import Explorer
-from app.pages.evidence import EvidenceView, evidence_of
+from app.pages.evidence import EvidenceGroup, Seen, evidence_of
 from app.pages.frame import Frame, frame
-from app.pages.links import tensor_url, trace_url
+from app.pages.links import cite_url, tensor_url, trace_url
+from app.pages.map import MapView, map_of_tensor
+from app.pages.norms import Norms, norms_of
 from app.pages.numbers import short
+from app.pages.proof import Proof, proof_of_tensor
 from app.pages.scope import Link, Scope, Stop, computation_order, step_name, step_says
-from app.pages.values import HEADS, NoValues, Values, values_of
+from app.pages.values import NoValues, Values, values_of
+from app.pages.view import Asked
 from app.pages.what import What, what_is
+from provenance.axes import Counts
 from provenance.catalogue import Intermediate
 from provenance.names import Address, is_layered
 from provenance.recorder import check_address
@@ -33,8 +38,11 @@ class SitePage:
 
     frame: Frame
     what: What
+    map: MapView
     traces: tuple[TraceLink, ...]
-    evidence: tuple[EvidenceView, ...]
+    evidence: tuple[EvidenceGroup, ...]
+    cite_url: str
+    proof: None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +69,14 @@ class TensorPage:
     step: str
     site_url: str
     what: What
+    map: MapView
+    norms: Norms | None
     moves: Moves
     values: Values | None
     no_values: NoValues | None
-    evidence: tuple[EvidenceView, ...]
+    evidence: tuple[EvidenceGroup, ...]
+    cite_url: str
+    proof: Proof
 
 
 def site_page(explorer: Explorer, row: Intermediate) -> SitePage:
@@ -73,17 +85,23 @@ def site_page(explorer: Explorer, row: Intermediate) -> SitePage:
     return SitePage(
         frame=frame(scope, row.title, site=row.site),
         what=what_is(scope, row),
+        map=map_of_tensor(explorer, scope, row),
         traces=_traces(explorer, row),
         evidence=evidence_of(scope.catalogue, explorer.sources, row.site),
+        cite_url=cite_url(row.site),
     )
 
 
-def tensor_page(explorer: Explorer, trace: Trace, address: Address, head: int | None) -> TensorPage:
+def tensor_page(explorer: Explorer, trace: Trace, address: Address, asked: Asked | None = None) -> TensorPage:
     """The page of one tensor. Raises UnknownSite, or OutOfRange for what the trace lacks."""
     check_address(explorer.catalogue(trace), trace, address)
     scope = Scope.of(explorer, trace, address.layer or 0, address.step)
     row = scope.catalogue.row(address.site)
-    values = values_of(explorer, scope, row, address, head)
+    asked = asked or Asked()
+    values = values_of(explorer, scope, row, address, asked)
+    head = asked.at.get(Counts.HEAD)
+    seen = Seen(trace.id, explorer.verifications.report(trace))
+    evidence = evidence_of(scope.catalogue, explorer.sources, row.site, seen)
     return TensorPage(
         frame=frame(scope, f"{row.title}, {address}", site=row.site),
         address=str(address),
@@ -92,20 +110,27 @@ def tensor_page(explorer: Explorer, trace: Trace, address: Address, head: int | 
         step=step_name(address.step),
         site_url=f"/sites/{row.site}",
         what=what_is(scope, row, address),
-        moves=_moves(scope, row, address, head),
+        map=map_of_tensor(explorer, scope, row),
+        norms=norms_of(explorer, trace, address),
+        moves=_moves(scope, row, address, asked),
         values=None if isinstance(values, NoValues) else values,
         no_values=values if isinstance(values, NoValues) else None,
-        evidence=evidence_of(scope.catalogue, explorer.sources, row.site),
+        evidence=evidence,
+        cite_url=cite_url(row.site, trace=trace.id),
+        proof=proof_of_tensor(explorer, trace, address, evidence, head),
     )
 
 
-def _moves(scope: Scope, row: Intermediate, address: Address, head: int | None) -> Moves:
+def _moves(scope: Scope, row: Intermediate, address: Address, asked: Asked) -> Moves:
     trace = scope.trace
     assert trace is not None
 
     def url(layer: int | None, step: int) -> str:
-        return tensor_url(trace.id, Address(row.site, layer, step), head)
+        # Another layer has the same axes; in another step those of tokens are shorter or longer.
+        kept = asked if step == address.step else asked.lasting
+        return kept.url(trace.id, Address(row.site, layer, step))
 
+    head = asked.at.get(Counts.HEAD)
     layers = range(trace.layers) if is_layered(row.site) else range(0)
     order = computation_order(scope.catalogue, trace.layers, address.step)
     at = order.index(address)
@@ -128,7 +153,8 @@ def _neighbour(scope: Scope, address: Address, head: int | None) -> Link:
     """A link to a tensor that keeps the head where it has heads too."""
     assert scope.trace is not None
     link = scope.link_to(address)
-    keeps = head if HEADS in scope.catalogue.row(address.site).shape else None
+    axes = (scope.catalogue.axes[symbol] for symbol in scope.catalogue.row(address.site).shape)
+    keeps = head if any(axis.counts is Counts.HEAD for axis in axes) else None
     return Link(tensor_url(scope.trace.id, address, keeps), link.name, link.title, link.place)
 
 

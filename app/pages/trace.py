@@ -1,30 +1,20 @@
-"""The page of a trace, and of the recording that is to become one."""
+"""The page of a trace: its tokens, what the model predicts at each, its steps, how it was made."""
 
 from dataclasses import dataclass
 
 from app.explorer import Explorer
-from app.jobs import Job, State
+from app.pages.film import Film, film_of
 from app.pages.frame import Frame, frame
 from app.pages.groups import Section, sections_of
-from app.pages.links import group_url, trace_url
-from app.pages.numbers import Number, count, short
+from app.pages.lens import LensTable, NoLens, lens_column
+from app.pages.links import lens_url, tensor_url, trace_url
+from app.pages.numbers import count, short
+from app.pages.predictions import Prediction, prediction_of
 from app.pages.scope import Scope, step_name
-from provenance.prompt import Token
-from provenance.trace import Recipe, Trace
-
-_MOST_CHIPS = 512
-_MOST_ROWS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class TokenView:
-    """A token: its position in the sequence, its text, id and bytes, and where it came from."""
-
-    position: int
-    text: str
-    id: int
-    bytes: str
-    origin: str
+from app.pages.tokens import Tokens, tokens_of
+from provenance.lens import Position
+from provenance.names import Address
+from provenance.trace import Trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,127 +28,56 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class StepLink:
-    """A step of a trace, and the hierarchy as seen from it."""
-
-    title: str
-    tokens: str
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
 class TracePage:
-    """A recorded trace. Of a long prompt the first tokens are shown, and `more_tokens` counts the rest;
-    `table` shows fewer still."""
+    """A recorded trace, looked at from one position. `lens` is None where the prediction says why."""
 
     frame: Frame
     id: str
     url: str
     text: str
     untrained: bool
-    prompt: tuple[TokenView, ...]
-    more_tokens: int
-    table: tuple[TokenView, ...]
-    table_left_out: int
-    generated: tuple[TokenView, ...]
+    position: int
+    step: str
+    tokens: Tokens
+    film: Film
+    prediction: Prediction
+    logits_url: str
+    next_url: str
+    lens: LensTable | None
+    lens_url: str
     facts: tuple[Fact, ...]
-    steps: tuple[StepLink, ...]
     layers: int
     sections: tuple[Section, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a recording is. `ended` is empty while it waits or runs."""
-
-    id: str
-    url: str
-    state: str
-    done: int
-    total: int
-    waiting: bool
-    error: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProgressPage:
-    """A recording that waits, runs or has failed."""
-
-    frame: Frame
-    text: str
-    model: str
-    tokens: Number
-    steps: int
-    progress: Progress
-
-
-def trace_page(explorer: Explorer, trace: Trace) -> TracePage:
-    """The page of a stored trace."""
-    scope = Scope.of(explorer, trace)
-    recipe = trace.recipe
-    prompt = tuple(_token(i, token, "prompt") for i, token in enumerate(recipe.prompt.tokens))
-    generated = tuple(_chosen(len(prompt), step, token) for step, token in enumerate(trace.generated))
-    table = (*prompt[:_MOST_ROWS], *generated)
+def trace_page(explorer: Explorer, trace: Trace, at: Position) -> TracePage:
+    """The page of a stored trace, at one of its positions."""
+    scope = Scope.of(explorer, trace, 0, at.step)
+    text = trace.recipe.text or ""
+    lens = lens_column(explorer, trace, at)
     return TracePage(
-        frame=frame(scope, f"Trace “{short(recipe.text or trace.id, 40)}”"),
+        frame=frame(scope, f"Trace “{short(text or trace.id, 40)}”, position {at.number}"),
         id=trace.id,
         url=trace_url(trace.id),
-        text=short(recipe.text or "", 120),
-        untrained=not recipe.model.trained,
-        prompt=prompt[:_MOST_CHIPS],
-        more_tokens=max(0, len(prompt) - _MOST_CHIPS),
-        table=table,
-        table_left_out=len(prompt) + len(generated) - len(table),
-        generated=generated,
-        facts=_facts(trace, recipe),
-        steps=tuple(_step(scope, trace, step) for step in range(trace.last_step + 1)),
+        text=short(text, 120),
+        untrained=not trace.recipe.model.trained,
+        position=at.number,
+        step=step_name(at.step),
+        tokens=tokens_of(trace, at),
+        film=film_of(explorer, trace, at),
+        prediction=prediction_of(explorer, trace, at),
+        logits_url=tensor_url(trace.id, Address("logits", None, at.step)),
+        next_url=f"/api{trace_url(trace.id)}/next?position={at.number}",
+        lens=None if isinstance(lens, NoLens) else lens,
+        lens_url=lens_url(trace.id, at.number),
+        facts=_facts(trace),
         layers=trace.layers,
         sections=sections_of(scope),
     )
 
 
-def progress_page(explorer: Explorer, job: Job) -> ProgressPage:
-    """The page of a recording that is not a trace yet."""
-    recipe = job.recipe
-    title = "The recording failed" if job.state is State.FAILED else "Recording"
-    return ProgressPage(
-        frame=frame(Scope.of(explorer), title),
-        text=recipe.text or "",
-        model=recipe.model.name,
-        tokens=count(len(recipe.tokens)),
-        steps=recipe.steps,
-        progress=progress_of(job),
-    )
-
-
-def progress_of(job: Job) -> Progress:
-    """How far a recording is."""
-    return Progress(
-        id=job.id,
-        url=trace_url(job.id),
-        state=job.state.value,
-        done=job.done,
-        total=job.total,
-        waiting=job.state in (State.QUEUED, State.RUNNING),
-        error=job.error,
-    )
-
-
-def _step(scope: Scope, trace: Trace, step: int) -> StepLink:
-    text = "".join(token.text for token in trace.tokens_of(step)[:_MOST_ROWS])
-    url = group_url(scope.catalogue.tree[0], trace.id, 0, step)
-    return StepLink(step_name(step).capitalize(), text[:90] + "…" if len(text) > 90 else text, url)
-
-
-def _chosen(prompt: int, step: int, token: Token) -> TokenView:
-    return _token(prompt + step, token, f"chosen at the end of step {step}" if step else "chosen in the prefill")
-
-
-def _token(position: int, token: Token, origin: str) -> TokenView:
-    return TokenView(position, token.text, token.id, token.bytes.hex(" "), origin)
-
-
-def _facts(trace: Trace, recipe: Recipe) -> tuple[Fact, ...]:
+def _facts(trace: Trace) -> tuple[Fact, ...]:
+    recipe = trace.recipe
     model = recipe.model
     greedy = "0: the most likely token is taken, the seed is not used"
     config = ", ".join(f"{name} {value}" for name, value in model.config.items())

@@ -1,25 +1,35 @@
-"""What a tensor's values are: statistics, histogram, a part of the values, and the replay's proof."""
+"""What a tensor's values are: statistics, pictures, a part of the values, and the replay's proof."""
 
 from dataclasses import dataclass
 
-import torch
-
 from app.explorer import Explorer
-from app.pages.evidence import Badge
-from app.pages.links import tensor_url, values_url
+from app.pages.attention import Attention, attention_of
+from app.pages.badge import Badge
+from app.pages.links import values_url
 from app.pages.numbers import Number, count, measure
-from app.pages.scope import Scope, Stop
-from app.pictures import COLUMNS, ROWS, Heading, HistogramPicture, ValueTable, histogram, value_table
+from app.pages.picture import (
+    Chips,
+    Controls,
+    HeatmapView,
+    Strip,
+    chips_of,
+    controls_of,
+    heatmap_view,
+    strips_of,
+)
+from app.pages.profiles import Profiles, profiles_of
+from app.pages.scope import Scope
+from app.pages.view import Asked, View, ViewAxis, headings_along, view_of
+from app.pictures.cells import Array, Mask, array_of, mask_of
+from app.pictures.histogram import HistogramPicture, histogram
+from app.pictures.table import COLUMNS, ROWS, ValueTable, value_table
+from provenance.axes import Counts
 from provenance.catalogue import Intermediate, Kind
-from provenance.errors import OutOfRange, UnknownModel, UnsupportedCheckpoint
+from provenance.errors import UnknownModel, UnsupportedCheckpoint
 from provenance.names import Address
-from provenance.prompt import Token
 from provenance.recorder import Check
 from provenance.summary import Summary
 from provenance.trace import Trace
-
-HEADS = "H"
-"""The axis symbol by which catalogues of every family name heads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +46,9 @@ class Statistic:
 class Values:
     """Everything shown about one tensor's values.
 
-    `fixed` says at which index the axes stand that the table does not show. `masked_note` is empty
-    where nothing is masked.
+    `fixed` says at which index the axes stand that picture and table do not show. `masked_note` is
+    empty where nothing is masked. A tensor without cells has neither picture nor table; `chips`
+    stand in the heatmap's place where the cells are the ids of tokens.
     """
 
     shape: str
@@ -48,8 +59,13 @@ class Values:
     counts: tuple[Statistic, ...]
     quantiles: tuple[Statistic, ...]
     picture: HistogramPicture | None
-    heads: tuple[Stop, ...]
-    table: ValueTable
+    heatmap: HeatmapView | None
+    chips: Chips | None
+    strips: tuple[Strip, ...]
+    controls: Controls | None
+    attention: Attention | None
+    profiles: Profiles | None
+    table: ValueTable | None
     fixed: str
     masked_note: str
     npy_url: str
@@ -66,9 +82,9 @@ class NoValues:
 
 
 def values_of(
-    explorer: Explorer, scope: Scope, row: Intermediate, address: Address, head: int | None
+    explorer: Explorer, scope: Scope, row: Intermediate, address: Address, asked: Asked
 ) -> Values | NoValues:
-    """The values of one tensor. Raises OutOfRange for a head that it does not have."""
+    """The values of one tensor. Raises OutOfRange and InvalidInput for a part that it does not have."""
     trace = scope.trace
     assert trace is not None
     try:
@@ -78,8 +94,11 @@ def values_of(
         proof = _proof(explorer, trace, row, address)
     except (UnknownModel, UnsupportedCheckpoint) as problem:
         return NoValues(problem.message, problem.hint)
-    _check_head(row, tensor, head)
-    table, fixed = _table(scope, trace, row, address, tensor, masked, head or 0)
+    view = view_of(scope.catalogue, trace, address, tensor.shape, asked)
+    array = array_of(tensor)
+    hidden = mask_of(masked, array.shape)
+    chips = chips_of(view, array) if array.size else None
+    heatmap = heatmap_view(explorer, view, array, hidden, summary) if array.size and chips is None else None
     return Values(
         shape=str(list(summary.shape)),
         dtype=summary.dtype,
@@ -92,9 +111,14 @@ def values_of(
             for quantile in summary.quantiles
         ),
         picture=histogram(summary),
-        heads=_heads(trace, row, address, tensor, head or 0),
-        table=table,
-        fixed=fixed,
+        heatmap=heatmap,
+        chips=chips,
+        strips=strips_of(view) if array.size else (),
+        controls=controls_of(view) if heatmap else None,
+        attention=attention_of(explorer, scope, view, array, hidden) if array.size else None,
+        profiles=profiles_of(explorer, view, array, hidden) if heatmap else None,
+        table=_table(explorer, view, array, hidden) if array.size else None,
+        fixed=", ".join(f"{axis.label} {view.chosen[axis.name]}" for axis in _still(view)),
         masked_note=_masked_note(scope, row),
         npy_url=values_url(trace.id, address, ".npy"),
         json_url=values_url(trace.id, address),
@@ -158,72 +182,21 @@ def _masked_note(scope: Scope, row: Intermediate) -> str:
     if row.masked_by is None:
         return ""
     title = scope.catalogue.row(row.masked_by).title
-    return f"Cells that “{title}” hides are masked: counted, but in no statistic and no picture."
+    return f"Cells that “{title}” hides are masked: counted, hatched in the picture, and in no statistic."
 
 
-def _check_head(row: Intermediate, tensor: torch.Tensor, head: int | None) -> None:
-    if head is None:
-        return
-    if HEADS not in row.shape:
-        raise OutOfRange(f"{row.site} has no heads.", hint="Leave the head out.")
-    heads = tensor.shape[row.shape.index(HEADS)]
-    if not 0 <= head < heads:
-        raise OutOfRange(f"{row.site} has no head {head}.", hint=f"It has heads 0 to {heads - 1}.")
+def _still(view: View) -> tuple[ViewAxis, ...]:
+    shown = (view.rows, view.cols)
+    return tuple(axis for axis in view.axes if axis not in shown and axis.counts is not Counts.ONE)
 
 
-def _heads(trace: Trace, row: Intermediate, address: Address, tensor: torch.Tensor, head: int) -> tuple[Stop, ...]:
-    if HEADS not in row.shape[:-2]:
-        return ()
-    heads = range(tensor.shape[row.shape.index(HEADS)])
-    return tuple(
-        Stop(f"head-{h}", str(h), f"head {h}", tensor_url(trace.id, address, h or None), h == head) for h in heads
+def _table(explorer: Explorer, view: View, array: Array, hidden: Mask | None) -> ValueTable:
+    """The upper left part of what the picture shows."""
+    plane = view.plane()
+    cells = plane.take(array)
+    rows, columns = (
+        headings_along(explorer, view, axis, range(side.first, side.first + min(side.count, most)))
+        for axis, side, most in ((view.rows, plane.rows, ROWS), (view.cols, plane.cols, COLUMNS))
     )
-
-
-def _table(
-    scope: Scope,
-    trace: Trace,
-    row: Intermediate,
-    address: Address,
-    tensor: torch.Tensor,
-    masked: torch.Tensor | None,
-    head: int,
-) -> tuple[ValueTable, str]:
-    """The last two axes as a table; the axes before them stand still, heads at the chosen one."""
-    names = [_axis_name(scope, symbol) for symbol in row.shape]
-    leading = [(symbol, head if symbol == HEADS else 0) for symbol in row.shape[:-2]]
-    still = tuple(index for _, index in leading)
-    hidden = masked.broadcast_to(tensor.shape)[still] if masked is not None else None
-    values = tensor[still]
-    symbols = row.shape[-2:]
-    if values.ndim == 1:
-        values, hidden = values.unsqueeze(0), None if hidden is None else hidden.unsqueeze(0)
-        names, symbols = ["row", *names], ("", *symbols)
-    table = value_table(
-        values.detach().cpu(),
-        hidden,
-        names[-2],
-        names[-1],
-        _headings(trace, symbols[0], address.step, min(values.shape[0], ROWS)),
-        _headings(trace, symbols[1], address.step, min(values.shape[1], COLUMNS)),
-    )
-    steady = zip(names, still, strict=False)
-    fixed = ", ".join(f"{name} {index}" for name, index in steady)
-    return table, fixed
-
-
-def _axis_name(scope: Scope, symbol: str) -> str:
-    axis = scope.catalogue.axes[symbol]
-    return axis.name or {"T": "token", "S": "key", "P": "past token", "B·T": "token", "1": "cell"}.get(symbol, symbol)
-
-
-def _headings(trace: Trace, symbol: str, step: int, size: int) -> list[Heading]:
-    tokens = _tokens_along(trace, symbol, step)
-    return [Heading(str(i), tokens[i].text if i < len(tokens) else "") for i in range(size)]
-
-
-def _tokens_along(trace: Trace, symbol: str, step: int) -> tuple[Token, ...]:
-    """The tokens that an axis counts: this step's, the past ones, or both."""
-    new = trace.tokens_of(step)
-    past = tuple(token for before in range(step) for token in trace.tokens_of(before))
-    return {"T": new, "B·T": new, "P": past, "S": past + new}.get(symbol, ())
+    sizes = (plane.rows.size, plane.cols.size)
+    return value_table(cells, None if hidden is None else plane.take(hidden), view.names, rows, columns, sizes)

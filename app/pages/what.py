@@ -1,5 +1,6 @@
 """What a tensor is: names, shape, formula, and its neighbours in the computation."""
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -7,8 +8,9 @@ from latex2mathml.converter import convert
 from markupsafe import Markup
 
 from app.pages.frame import layered_title
+from app.pages.links import map_url
 from app.pages.scope import Link, Scope
-from provenance.catalogue import Intermediate, Steps
+from provenance.catalogue import Intermediate, Kind, Steps
 from provenance.names import Address
 
 _MOST_NEIGHBOURS = 12
@@ -44,6 +46,7 @@ class Alias:
 
     scheme: str
     name: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class What:
     readers: Neighbours
     aliases: tuple[Alias, ...]
     points: tuple[str, ...]
+    map_url: str
+    map_title: str
 
 
 def what_is(scope: Scope, row: Intermediate, address: Address | None = None) -> What:
@@ -93,15 +98,17 @@ def what_is(scope: Scope, row: Intermediate, address: Address | None = None) -> 
         axes=axes,
         decode_axes=() if other == axes else other,
         exists_in=row.steps.value,
-        formula=mathml(row.formula),
+        formula=mathml(with_left_side(row)),
         producer=_operation(scope, row.operation),
         consumers=tuple(_operation(scope, operation.id) for operation in catalogue.consumers(row.site)),
         inputs=inputs,
         readers=readers,
         aliases=tuple(
-            Alias(alias.scheme, _spelled(alias.pattern, scope, address is not None)) for alias in row.aliases
+            Alias(alias.scheme, _spelled(alias.pattern, scope, address is not None), alias.note) for alias in row.aliases
         ),
         points=tuple(str(point) for point in row.points),
+        map_url=_map_url(scope, row),
+        map_title=row.group[-1],
     )
 
 
@@ -125,6 +132,27 @@ def crumbs(scope: Scope, path: tuple[str, ...]) -> tuple[Crumb, ...]:
 def mathml(latex: str) -> Markup:
     """A formula as MathML."""
     return Markup(convert(latex, display="block"))
+
+
+def with_left_side(row: Intermediate) -> str:
+    """A row's formula, with the variable of the cited code before it where the formula names none."""
+    names = (row.name, *(point.expression for point in row.points))
+    variables = [name for name in names if name.isidentifier()]
+    named = "=" in row.formula or r"\leftarrow" in row.formula
+    if row.kind is not Kind.TENSOR or not variables or named or row.formula == variables[0]:
+        return row.formula
+    variable = variables[0]
+    bare = re.sub(r"\\[a-zA-Z]+", " ", row.formula)
+    again = re.search(rf"(?<![A-Za-z]){re.escape(variable)}(?![A-Za-z])", bare)
+    letters = variable if len(variable) == 1 else rf"\mathrm{{{variable}}}"
+    sign = r"\leftarrow" if again else "="
+    return f"{letters} {sign} {row.formula}"
+
+
+def _map_url(scope: Scope, row: Intermediate) -> str:
+    """The map of the row's group, with the row lit."""
+    group = next(group for top in scope.catalogue.tree for group in top.walk() if group.path == row.group)
+    return map_url(group, scope.trace.id if scope.trace else None, scope.layer, scope.step, row.site)
 
 
 def _operation(scope: Scope, id: str) -> OperationView:

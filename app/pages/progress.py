@@ -1,0 +1,108 @@
+"""The page of a recording that waits, runs or has ended without a trace."""
+
+from dataclasses import dataclass
+
+from app.explorer import Explorer
+from app.jobs import CANCELLED, Job, State
+from app.pages.frame import Frame, frame
+from app.pages.links import trace_url
+from app.pages.numbers import Number, count
+from app.pages.scope import Scope, step_name
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a recording is; `says` is that in words. `waiting` while it has not ended."""
+
+    id: str
+    url: str
+    state: str
+    done: int
+    total: int
+    waiting: bool
+    cancelled: bool
+    says: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What the form needs to record the same once more."""
+
+    prompt: str
+    ids: str
+    steps: int
+    model: str
+    dtype: str
+    temperature: str
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressPage:
+    """A recording that waits, runs or has failed."""
+
+    frame: Frame
+    text: str
+    model: str
+    tokens: Number
+    steps: int
+    progress: Progress
+    again: Again
+
+
+def progress_page(explorer: Explorer, job: Job) -> ProgressPage:
+    """The page of a recording that is not a trace yet."""
+    recipe = job.recipe
+    progress = progress_of(job)
+    title = "Recording" if progress.waiting else "Recording cancelled" if progress.cancelled else "Recording failed"
+    return ProgressPage(
+        frame=frame(Scope.of(explorer), title),
+        text=recipe.text or "",
+        model=recipe.model.name,
+        tokens=count(len(recipe.tokens)),
+        steps=recipe.steps,
+        progress=progress,
+        again=Again(
+            prompt=recipe.text or "",
+            # A text is tokenized to the same ids again; ids without a text are given as they are.
+            ids="" if recipe.text else " ".join(str(token.id) for token in recipe.tokens),
+            steps=recipe.steps,
+            model=recipe.model.name,
+            dtype=recipe.model.dtype,
+            temperature=repr(recipe.temperature),
+            seed=recipe.seed,
+        ),
+    )
+
+
+def progress_of(job: Job) -> Progress:
+    """How far a recording is."""
+    return Progress(
+        id=job.id,
+        url=trace_url(job.id),
+        state=job.state.value,
+        done=job.done,
+        total=job.total,
+        waiting=job.state in (State.QUEUED, State.RUNNING),
+        cancelled=job.error == CANCELLED,
+        says=_says(job),
+        error=job.error,
+    )
+
+
+def _says(job: Job) -> str:
+    if job.state is State.QUEUED:
+        return "Waiting for its turn."
+    if job.state is State.FAILED:
+        return "Cancelled." if job.error == CANCELLED else "Failed."
+    if job.state is State.DONE:
+        return "Recorded."
+    if not job.total:
+        return "Loading the model."
+    if job.done >= job.total:
+        return f"All {job.total} parts have run; the trace is being written."
+    parts = job.total // (job.recipe.steps + 1)
+    step, part = divmod(job.done, parts)
+    where = step_name(step).capitalize() if not step else f"Decode {step_name(step)} of {job.recipe.steps}"
+    return f"{where}, part {part + 1} of {parts} of the model ({job.done} of {job.total} parts done)"

@@ -1,0 +1,155 @@
+"""The list of traces: searched, sorted, a page at a time; and the question before one is deleted."""
+
+from dataclasses import dataclass, field
+
+from app.explorer import Explorer
+from app.pages.frame import Frame, frame
+from app.pages.links import trace_url, with_query
+from app.pages.numbers import Number, count, short
+from app.pages.progress import Progress, progress_of
+from app.pages.scope import Link, Scope
+from provenance.store import Listed
+
+_ON_A_PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class TraceRow:
+    """A trace in the list; `problem` says why it cannot be read."""
+
+    id: str
+    url: str
+    delete_url: str
+    text: str
+    chosen: str
+    model: str
+    untrained: bool
+    tokens: int
+    steps: int
+    created_at: str
+    megabytes: Number
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A recording that waits or runs."""
+
+    text: str
+    model: str
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What the list was asked for. `sort` is `newest` or `oldest`."""
+
+    query: str = ""
+    model: str = ""
+    sort: str = "newest"
+    page: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TracesPage:
+    """The traces that a filter finds, and of how many."""
+
+    frame: Frame
+    filter: Filter
+    models: tuple[str, ...]
+    jobs: tuple[JobRow, ...]
+    rows: tuple[TraceRow, ...]
+    found: int
+    total: int
+    first: int
+    newer: Link | None
+    older: Link | None
+    unreadable: tuple[TraceRow, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePage:
+    """The question whether a trace shall be deleted."""
+
+    frame: Frame
+    row: TraceRow
+
+
+def traces_page(explorer: Explorer, wanted: Filter) -> TracesPage:
+    """The list of traces. Traces that cannot be read are listed whatever the filter is."""
+    listed = explorer.store.list()
+    good = [found for found in listed if found.record is not None]
+    fitting = [found for found in good if _fits(found, wanted)]
+    if wanted.sort == "oldest":
+        fitting.reverse()
+    first = min(wanted.page, max(0, len(fitting) - 1) // _ON_A_PAGE) * _ON_A_PAGE
+    return TracesPage(
+        frame=frame(Scope.of(explorer), "Traces"),
+        filter=wanted,
+        models=tuple(sorted({found.record.recipe.model.name for found in good if found.record})),
+        jobs=job_rows(explorer),
+        rows=tuple(trace_row(found) for found in fitting[first : first + _ON_A_PAGE]),
+        found=len(fitting),
+        total=len(good),
+        first=first + 1,
+        newer=_page(wanted, first // _ON_A_PAGE - 1, "previous page") if first else None,
+        older=_page(wanted, first // _ON_A_PAGE + 1, "next page") if first + _ON_A_PAGE < len(fitting) else None,
+        unreadable=tuple(trace_row(found) for found in listed if found.record is None),
+    )
+
+
+def delete_page(explorer: Explorer, id: str) -> DeletePage:
+    """The question before a trace is deleted. Raises UnknownTrace."""
+    whole = explorer.store.full_id(id)
+    found = next(listed for listed in explorer.store.list() if listed.id == whole)
+    return DeletePage(frame(Scope.of(explorer), "Delete a trace"), trace_row(found))
+
+
+def job_rows(explorer: Explorer) -> tuple[JobRow, ...]:
+    """The recordings that wait or run."""
+    return tuple(
+        JobRow(short(job.recipe.text or "token ids"), job.recipe.model.name, progress_of(job))
+        for job in explorer.jobs.waiting()
+    )
+
+
+def trace_row(found: Listed) -> TraceRow:
+    """A trace as a row of a list."""
+    url = trace_url(found.id)
+    if found.record is None:
+        return TraceRow(found.id, url, f"{url}/delete", "", "", "", False, 0, 0, "", count(0), found.problem)
+    recipe = found.record.recipe
+    chosen = "".join(record.token.text for record in found.record.generated)
+    size = found.record.tensors_bytes
+    return TraceRow(
+        id=found.id,
+        url=url,
+        delete_url=f"{url}/delete",
+        text=short(recipe.text or "token ids " + " ".join(str(token.id) for token in recipe.tokens[:12])),
+        chosen=short(chosen, 48),
+        model=recipe.model.name,
+        untrained=not recipe.model.trained,
+        tokens=len(recipe.tokens),
+        steps=recipe.steps,
+        created_at=found.record.created_at.replace("T", " ")[:16] + " UTC",
+        megabytes=Number(f"{size / 1e6:.1f} MB", f"{size} bytes"),
+        problem="",
+    )
+
+
+def _fits(found: Listed, wanted: Filter) -> bool:
+    assert found.record is not None
+    recipe = found.record.recipe
+    if wanted.model and recipe.model.name != wanted.model:
+        return False
+    query = " ".join(wanted.query.split()).casefold()
+    text = " ".join((recipe.text or "").split()).casefold()
+    return query in text or query in recipe.model.name.casefold() or found.id.startswith(query)
+
+
+def _page(wanted: Filter, page: int, title: str) -> Link:
+    query = with_query(
+        "/traces", q=wanted.query or None, model=wanted.model or None,
+        sort=wanted.sort if wanted.sort != "newest" else None, page=page or None,
+    )  # fmt: skip
+    return Link(query, "", title)

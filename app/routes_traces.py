@@ -1,0 +1,122 @@
+"""The addresses of traces: recording one, the list, one trace, its lens, its progress, and deleting it.
+
+Plain functions run in the thread pool; the stream of events alone runs on the event loop.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request, Response
+from fastapi.responses import RedirectResponse, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from app.events import progress_events
+from app.jobs import State
+from app.pages import home, lens, progress, traces
+from app.pages import trace as page_of
+from app.pages.links import trace_url
+from app.render import render, wants_fragment
+from app.routes import Here, number_of
+from provenance.errors import InvalidInput, NotFound, Unavailable, UnknownTrace
+from provenance.lens import position_of
+
+router = APIRouter(include_in_schema=False)
+
+_FRAGMENT = "moment"
+
+
+@router.post("/record")
+def record(
+    request: Request,
+    here: Here,
+    prompt: Annotated[str, Form()] = "",
+    ids: Annotated[str, Form()] = "",
+    steps: Annotated[str, Form()] = "0",
+    model: Annotated[str, Form()] = "",
+    dtype: Annotated[str, Form()] = "float32",
+    temperature: Annotated[str, Form()] = "0",
+    seed: Annotated[str, Form()] = "0",
+) -> Response:
+    """Record what the form holds; a form that cannot be run comes back as it was typed."""
+    form = home.RecordForm(prompt, ids, steps, model, dtype, temperature, seed)
+    try:
+        recipe = here.plan(
+            None if ids.strip() else prompt.replace("\r\n", "\n"),  # browsers end a line in two characters
+            ids=home.ids_of(ids) if ids.strip() else None,
+            steps=home.whole_number(steps, "The number of decode steps"),
+            model=model or None,
+            dtype=dtype,
+            seed=home.whole_number(seed, "The seed"),
+            temperature=home.temperature_of(temperature),
+        )
+        job = here.submit(recipe)
+    except (InvalidInput, NotFound, Unavailable) as problem:
+        status = 503 if isinstance(problem, Unavailable) else 422
+        page = home.home_page(here, home.refused(form, problem))
+        return render(request, "home.html", page, status=status)
+    return RedirectResponse(trace_url(job.id), 303)
+
+
+@router.get("/traces")
+def show_traces(request: Request, here: Here, q: str = "", model: str = "", sort: str = "", page: str = "") -> Response:
+    """All traces, or those that a search finds."""
+    order = "oldest" if sort == "oldest" else "newest"
+    wanted = traces.Filter(q[:300], model[:200], order, number_of("page", page) or 0)
+    return render(request, "traces.html", traces.traces_page(here, wanted), block="found")
+
+
+@router.get("/traces/{id}")
+def show_trace(request: Request, here: Here, id: str, step: str = "", position: str = "") -> Response:
+    """A trace at one of its positions, or the progress of its recording."""
+    job = here.job(id)
+    if job is not None and job.state is not State.DONE and id not in here.store:
+        return render(request, "progress.html", progress.progress_page(here, job), block="progress")
+    trace = here.store.open(id)
+    if wants_fragment(request) and request.headers.get("HX-Target") != _FRAGMENT:
+        return Response(status_code=200, headers={"HX-Refresh": "true", "Vary": "HX-Request"})
+    if trace.id != id:
+        return RedirectResponse(trace_url(trace.id), 307)
+    at = position_of(trace, number_of("step", step), number_of("position", position))
+    return render(request, "trace.html", page_of.trace_page(here, trace, at), block=_FRAGMENT)
+
+
+@router.get("/traces/{id}/lens")
+def show_lens(
+    request: Request, here: Here, id: str, step: str = "", position: str = "", stage: str = ""
+) -> Response:
+    """The logit lens around a position; `stage` names the cell to look at."""
+    trace = here.store.open(id)
+    at = position_of(trace, number_of("step", step), number_of("position", position))
+    return render(request, "lens.html", lens.lens_page(here, trace, at, stage), block="lens")
+
+
+@router.get("/traces/{id}/events")
+async def stream_events(request: Request, here: Here, id: str) -> Response:
+    """The progress of a recording as server-sent events, until it ends."""
+    if here.job(id) is None:
+        await run_in_threadpool(here.store.full_id, id)
+    return StreamingResponse(
+        progress_events(lambda: here.job(id), request.is_disconnected),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+@router.post("/traces/{id}/cancel")
+def cancel(here: Here, id: str) -> Response:
+    """Stop a recording that waits or runs."""
+    if here.jobs.cancel(id) is None and id not in here.store:
+        raise UnknownTrace(f"There is no recording {id[:40]!r} here.", hint="The list of traces shows what runs.")
+    return RedirectResponse(trace_url(id), 303)
+
+
+@router.get("/traces/{id}/delete")
+def ask_to_delete(request: Request, here: Here, id: str) -> Response:
+    """Ask whether a trace shall be deleted."""
+    return render(request, "delete.html", traces.delete_page(here, id))
+
+
+@router.post("/traces/{id}/delete")
+def delete_trace(here: Here, id: str) -> Response:
+    """Delete a trace."""
+    here.store.delete(id)
+    return RedirectResponse("/traces", 303)
