@@ -57,7 +57,9 @@ class LensPositionOut(BaseModel):
     position: int
     step: int
     token: TokenOut
-    final: TokenOut | None = Field(description="what the recorded logits predict; null where they are no distribution")
+    final: TokenOut | None = Field(
+        description="what the recorded logits predict; null where they are no distribution"
+    )
     first_stage: str | None = Field(description="the first stage that predicts the final token")
     settled_stage: str | None = Field(description="the first stage from which on every stage predicts it")
 

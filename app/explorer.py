@@ -162,9 +162,8 @@ class Explorer:
         """A tensor's summary where nothing must be replayed for it: the tensor is kept, or was looked at."""
         with self._lock:
             known = self._summaries.get((trace.id, str(address)))
-        if known is None and str(address) in trace.tensors and self.catalogue(trace).row(address.site).masked_by is None:
-            return self.summary(trace, address)
-        return known
+        kept = str(address) in trace.tensors and not self.catalogue(trace).row(address.site).masked_by
+        return self.summary(trace, address) if known is None and kept else known
 
     def logits(self, trace: Trace, position: Position) -> torch.Tensor:
         """The recorded logits (V) of one position. Raises UnknownModel where the model is gone."""

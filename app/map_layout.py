@@ -12,7 +12,7 @@ from app.map_parts import LEFT, RIGHT, WIDTH, Bar, Box, Drawing, Frame, Label, T
 
 _LINE = 15.5
 _CHARACTER = 6.4
-_GAP = 30.0
+_GAP = 36.0
 _COLUMNS = 3
 
 

@@ -87,8 +87,8 @@ def _direct(start: Box, end: Box, x: float) -> str:
 
 def _around(start: Box, end: Box, x: float, lane: float, number: int) -> str:
     """Out below the source, along a lane at the side, and in above the target, with rounded corners."""
-    leave = start.y + start.height + 7 + min(number, 3) * 2
-    enter = end.y - 12 - min(number, 3) * 2
+    leave = start.y + start.height + 12 + min(number, 3) * 2
+    enter = end.y - 11 - min(number, 3) * 2
     side = 1 if lane > start.middle else -1
     from_x = start.middle + side * min(18.0, start.width / 4)
     points = [(from_x, start.y + start.height), (from_x, leave), (lane, leave), (lane, enter), (x, enter), (x, end.y)]

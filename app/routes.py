@@ -81,9 +81,7 @@ def show_search(
 
 
 @router.get("/traces/{id}/{address}")
-def show_tensor(
-    request: Request, here: Here, id: str, address: str, step: str | None = None
-) -> Response:
+def show_tensor(request: Request, here: Here, id: str, address: str, step: str | None = None) -> Response:
     """One tensor of a trace."""
     job = here.job(id)
     if job is not None and job.state is not State.DONE and id not in here.store:

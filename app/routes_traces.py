@@ -57,7 +57,9 @@ def record(
 
 
 @router.get("/traces")
-def show_traces(request: Request, here: Here, q: str = "", model: str = "", sort: str = "", page: str = "") -> Response:
+def show_traces(
+    request: Request, here: Here, q: str = "", model: str = "", sort: str = "", page: str = ""
+) -> Response:
     """All traces, or those that a search finds."""
     order = "oldest" if sort == "oldest" else "newest"
     wanted = traces.Filter(q[:300], model[:200], order, number_of("page", page) or 0)
@@ -80,9 +82,7 @@ def show_trace(request: Request, here: Here, id: str, step: str = "", position: 
 
 
 @router.get("/traces/{id}/lens")
-def show_lens(
-    request: Request, here: Here, id: str, step: str = "", position: str = "", stage: str = ""
-) -> Response:
+def show_lens(request: Request, here: Here, id: str, step: str = "", position: str = "", stage: str = "") -> Response:
     """The logit lens around a position; `stage` names the cell to look at."""
     trace = here.store.open(id)
     at = position_of(trace, number_of("step", step), number_of("position", position))

@@ -15,7 +15,7 @@ from huggingface_hub import ModelCard
 from provenance.gpt2.config import Config
 from provenance.gpt2.model import GPT2
 from provenance.gpt2.training.corpus import document
-from provenance.gpt2.training.data import HELD_OUT_ONE_IN, Shares, Text, batch, probes, repeated, tokenize
+from provenance.gpt2.training.data import HELD_OUT_ONE_IN, Mix, Text, batch, probes, repeated, tokenize
 from provenance.gpt2.training.evaluate import DEMO, Bigram, Unigram, load, measure
 from provenance.gpt2.training.measures import head_scores, tapped
 from provenance.gpt2.training.network import initial, logits, loss
@@ -168,7 +168,7 @@ def test_what_is_marked_as_repeated_can_be_found_earlier() -> None:
 
 def test_a_batch_depends_on_its_step_and_shifts_targets_by_one() -> None:
     text = _micro_text()
-    one, again, other = (batch(text, 50, 0, step, 8, 12, Shares(0.3, 0.1)) for step in (3, 3, 4))
+    one, again, other = (batch(text, 50, 0, step, 8, 12, Mix(0.3, 0.1, 20)) for step in (3, 3, 4))
     assert (one.tokens == again.tokens).all()
     assert (one.tokens != other.tokens).any()
     assert (one.tokens[:, 1:] == one.targets[:, :-1]).all()

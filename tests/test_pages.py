@@ -167,7 +167,7 @@ def test_the_reference_tensor_has_its_name_shape_and_place(client: Client) -> No
     ]
     crumbs = shown.one("nav", class_="crumbs")
     assert words(crumbs.text) == "Transformer block Attention LayerNorm 1"
-    assert [words(math.text) for math in shown.all("math")] == ["x′⊙g+b", "norm(x)=x−us+ϵ⊙g+b"]
+    assert [words(math.text) for math in shown.all("math")] == ["x←x′⊙g+b", "norm(x)=x−us+ϵ⊙g+b"]
 
 
 def test_the_reference_tensor_has_five_entries_of_evidence(client: Client) -> None:
@@ -440,7 +440,7 @@ def test_a_form_that_cannot_be_run_comes_back_as_it_was_typed(
 def test_a_deleted_trace_is_gone(client: Client, explorer: Explorer) -> None:
     id = explorer.record(explorer.plan("to be deleted")).id
     answer = client.post(f"/traces/{id}/delete", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/traces")
     page(client, f"/traces/{id}", 404)
 
 

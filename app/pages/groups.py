@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from app.explorer import Explorer
 from app.pages.frame import Frame, frame, is_repeated, layered_title
-from app.pages.links import group_url, trace_url
+from app.pages.links import group_url, map_url, trace_url
 from app.pages.numbers import short
 from app.pages.scope import Scope, Stop, step_name, step_says
 from app.pages.what import AxisChip, Crumb, axis_chips, crumbs
@@ -56,6 +56,7 @@ class GroupPage:
     frame: Frame
     crumbs: tuple[Crumb, ...]
     section: Section
+    map_url: str
     trace_url: str
     trace_text: str
     step: str
@@ -102,6 +103,7 @@ def group_page(explorer: Explorer, slug: str, trace: Trace | None, layer: int, s
         frame=frame(scope, _title(scope, group), group=slug),
         crumbs=crumbs(scope, group.path[:-1]),
         section=_section(scope, group, _shapes(explorer, scope, group)),
+        map_url=map_url(group, trace.id if trace else None, layer, step),
         trace_url=trace_url(trace.id) if trace else "",
         trace_text=short(trace.recipe.text or "token ids", 60) if trace else "",
         step=step_name(step),

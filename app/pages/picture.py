@@ -10,7 +10,7 @@ from app.explorer import Explorer
 from app.pages.drawn import Drawn, drawn_of
 from app.pages.links import values_url
 from app.pages.scope import Stop
-from app.pages.view import View, ViewAxis, headings_along, plural_of
+from app.pages.view import QUERY, View, ViewAxis, headings_along, plural_of
 from app.pictures.cells import Array, Mask
 from app.pictures.heatmap import Legend, Ticks, alternative, cell_size, legend, tick_indices, ticks
 from app.pictures.plane import Plane, Side
@@ -184,7 +184,8 @@ def strips_of(view: View) -> tuple[Strip, ...]:
 def controls_of(view: View) -> Controls | None:
     """The form that chooses axes, indices and the way cells are joined; None where there is no choice."""
     plane = view.plane()
-    fields = [Field(axis.name, axis.label, view.chosen[axis.name], axis.size - 1) for axis in view.fixed]
+    typed = [axis for axis in view.axes if axis.size > 1 and (axis in view.fixed or axis.name == QUERY)]
+    fields = [Field(axis.name, axis.label, view.chosen[axis.name], axis.size - 1) for axis in typed]
     for name, side, axis in (("r0", plane.rows, view.rows), ("c0", plane.cols, view.cols)):
         if axis is not None and side.count < side.size:
             fields.append(Field(name, f"from {axis.label}", side.first, side.size - 1))

@@ -63,9 +63,7 @@ def prediction_of(explorer: Explorer, trace: Trace, at: Position, top: int = TOP
     return _prediction(explorer, trace, at, found)
 
 
-def _prediction(
-    explorer: Explorer, trace: Trace, at: Position, found: Distribution, hint: str = ""
-) -> Prediction:
+def _prediction(explorer: Explorer, trace: Trace, at: Position, found: Distribution, hint: str = "") -> Prediction:
     text, cut = text_before(trace, at)
     follows = sequence(trace)[at.number + 1]
     watched = found.watched

@@ -104,7 +104,8 @@ def what_is(scope: Scope, row: Intermediate, address: Address | None = None) -> 
         inputs=inputs,
         readers=readers,
         aliases=tuple(
-            Alias(alias.scheme, _spelled(alias.pattern, scope, address is not None), alias.note) for alias in row.aliases
+            Alias(alias.scheme, _spelled(alias.pattern, scope, address is not None), alias.note)
+            for alias in row.aliases
         ),
         points=tuple(str(point) for point in row.points),
         map_url=_map_url(scope, row),

@@ -112,7 +112,8 @@ def arc_picture(
     last = min(size, first + MOST_TOKENS) - 1
     words = _words(values, tokens, query, url, first, last)
     at = {first + n: word for n, word in enumerate(words)}
-    keys = [int(key) for key in np.argsort(-values, kind="stable")[:MOST_ARCS] if values[key] >= _WEAKEST]
+    order = [int(key) for key in np.argsort(-values, kind="stable")[:MOST_ARCS] if values[key] > 0]
+    keys = order[:TOP] + [key for key in order[TOP:] if values[key] >= _WEAKEST]
     arcs = tuple(
         Arc(
             _arc(at[query], at[key]),
@@ -173,6 +174,4 @@ def _arc(query: Word, key: Word) -> str:
 
 def _alternative(values: Array, tokens: Sequence[str], query: int, keys: list[int]) -> str:
     named = [f"{rounded(float(values[key]))} to token {key} “{tokens[key]}”" for key in keys[:3]]
-    return f"Token {query} “{tokens[query]}” attends with weight {', '.join(named)}." if named else (
-        f"Token {query} “{tokens[query]}” attends to no token with a weight of 1 % or more."
-    )  # fmt: skip
+    return f"Token {query} “{tokens[query]}” attends most with weight {', '.join(named)}."

@@ -126,10 +126,13 @@ def ticks(axis: str, side: Side, headings: Sequence[Heading]) -> Ticks:
     `headings` are those of `tick_indices`, in that order.
     """
     tokens = any(heading.token for heading in headings)
+    every = side.count <= _LABELLED and side.block == 1
     shown = []
     for index, heading in zip(tick_indices(side), headings, strict=True):
         middle = (index - side.first) // side.block + 0.5
-        text = visible(heading.token) if heading.token else heading.index
+        text = heading.index
+        if heading.token:
+            text = visible(heading.token) if every else f"{heading.index} {visible(heading.token, 9)}"
         shown.append(Tick(round(100 * middle / side.drawn, 3), text, str(heading)))
     room = 14 + round(6.4 * max((len(tick.text) for tick in shown), default=0)) if tokens else 20
     return Ticks(axis, tuple(shown), tokens, len(shown) > _LABELLED // 2, room)
