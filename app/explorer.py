@@ -19,6 +19,7 @@ from provenance.model import Model
 from provenance.models import CATALOGUES, Models, catalogue_of_model
 from provenance.names import Address
 from provenance.recorder import Check, Progress, Replayer, check_address, plan, record
+from provenance.showcase import Showcase, read_showcase
 from provenance.sources import Sources, default_sources
 from provenance.store import TraceStore
 from provenance.summary import Summary, summarize
@@ -93,9 +94,16 @@ class Explorer:
         return self.store.open(recipe.id)
 
     def record_example(self) -> None:
-        """Queue the example trace where no trace is stored yet."""
-        if self.settings.example and not any(self.store.ids()):
-            self.submit(self.plan(EXAMPLE, steps=EXAMPLE_STEPS))
+        """Queue the example traces where no trace is stored yet."""
+        if not self.settings.example or any(self.store.ids()):
+            return
+        self.submit(self.plan(EXAMPLE, steps=EXAMPLE_STEPS))
+        if showcase := self.showcase():
+            self.submit(self.plan(showcase.prompt, steps=showcase.steps))
+
+    def showcase(self) -> Showcase | None:
+        """What is worth seeing first in the default model, where its checkpoint says so."""
+        return read_showcase(self.models.checkpoints.known(self.settings.model).directory)
 
     def _record(self, recipe: Recipe, progress: Progress) -> None:
         model = self.models.of(recipe)

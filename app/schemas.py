@@ -143,8 +143,8 @@ class SummaryOut(BaseModel):
     count_neginf: int
     count_zero: int
     count_masked: int
-    minimum: float | None
-    maximum: float | None
+    min: float | None
+    max: float | None
     mean: float | None
     std: float | None
     l2: float | None
@@ -280,8 +280,8 @@ def summary_of(
         count_neginf=summary.count_neginf,
         count_zero=summary.count_zero,
         count_masked=summary.count_masked,
-        minimum=summary.minimum,
-        maximum=summary.maximum,
+        min=summary.minimum,
+        max=summary.maximum,
         mean=summary.mean,
         std=summary.std,
         l2=summary.l2,

@@ -73,7 +73,7 @@ def _compare(summary: Any, values: np.ndarray[Any, np.dtype[np.float64]]) -> Non
     assert (summary["count_finite"], summary["count_nan"]) == (values.size, 0)
     assert (summary["count_posinf"], summary["count_neginf"]) == (0, 0)
     assert summary["count_zero"] == np.count_nonzero(values == 0)
-    assert (summary["minimum"], summary["maximum"]) == (values.min(), values.max())
+    assert (summary["min"], summary["max"]) == (values.min(), values.max())
     # A mean near 0 is a difference of large sums, whose order NumPy and we may choose.
     assert summary["mean"] == pytest.approx(values.mean(), rel=1e-12, abs=1e-15 * np.abs(values).sum())
     assert summary["std"] == pytest.approx(values.std(), rel=1e-12)
@@ -95,7 +95,7 @@ def test_bfloat16_is_handed_out_as_float32_and_says_so(api: Api) -> None:
     values = np.load(io.BytesIO(answer.content))
     assert values.dtype == np.float32
     assert torch.equal(torch.from_numpy(values).bfloat16().float(), torch.from_numpy(values))
-    assert summary["maximum"] == values.max()
+    assert summary["max"] == values.max()
 
 
 def test_what_is_not_finite_is_counted_and_the_answer_is_strict_json(
@@ -110,7 +110,7 @@ def test_what_is_not_finite_is_counted_and_the_answer_is_strict_json(
     summary = answer.json()
     counts = [summary[f"count_{kind}"] for kind in ("total", "finite", "nan", "posinf", "neginf", "zero")]
     assert counts == [5, 2, 1, 1, 1, 1]
-    assert (summary["minimum"], summary["maximum"], summary["mean"]) == (0, 2, 1)
+    assert (summary["min"], summary["max"], summary["mean"]) == (0, 2, 1)
     monkeypatch.setattr(api.explorer, "tensor", lambda *_: strange[..., :3])
     nothing = api.json(f"{trace}/tensors/ln_f.s")
-    assert (nothing["minimum"], nothing["std"], nothing["quantiles"]) == (None, None, [])
+    assert (nothing["min"], nothing["std"], nothing["quantiles"]) == (None, None, [])

@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("names", "axes"),
     ("citation",),
     ("catalogue", "markup", "vocabulary"),
-    ("lookup", "prompt", "sources", "summary", "citing", "variants"),
+    ("lookup", "prompt", "showcase", "sources", "summary", "citing", "variants"),
     ("model",),
     ("trace", "citing_trace"),
     ("store", "verdict"),

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from provenance.catalogue import Kind
-from provenance.gpt2.catalogue import CATALOGUE
+from provenance.gpt2.catalogue import CATALOGUE as WITH_VARIANTS
 from provenance.gpt2.config import Config
 from provenance.gpt2.model import GPT2
 from provenance.gpt2.rows_shared import KEY, MODULE
 from provenance.names import Address, is_layered
+from provenance.variants import catalogue_of
 
 Array = NDArray[Any]
 
@@ -101,6 +102,7 @@ def test_decoding_with_the_cache_gives_the_logits_of_one_long_prefill(tiny_model
     assert_close(torch.cat(list(steps_of(tiny_model, pieces)), dim=1), whole, "pieces")
 
 
+CATALOGUE = catalogue_of(WITH_VARIANTS, frozenset())
 MODULES = [(row.site, alias.pattern) for row in CATALOGUE for alias in row.aliases if alias.scheme == MODULE]
 
 

@@ -333,9 +333,10 @@ def test_a_trace_whose_model_is_gone_still_says_what_its_tensors_are(
     client: Client, explorer: Explorer, trace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(explorer.models.checkpoints, "sources", tuple)
-    monkeypatch.setattr(explorer.models, "_loaded", type(explorer.models._loaded)())
+    monkeypatch.setattr(explorer.models, "_slots", type(explorer.models._slots)())
     shown = page(client, f"{trace}/h.0.attn.q")
-    assert "There is no model named 'tiny-untrained' here." in words(shown.one("section", id="values").text)
+    said = words(shown.one("section", id="values").text)
+    assert "cannot be loaded any more. There is no model named 'tiny-untrained' here." in said
     assert len(shown.all("article", class_="evidence")) == 5
     assert "✓ kept" in page(client, f"{trace}/h.0.resid_post").one("p", class_="proof").text
 

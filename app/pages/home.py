@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from app.explorer import EXAMPLE, Explorer
 from app.pages.frame import Frame, frame
 from app.pages.groups import Section, sections_of
-from app.pages.links import lens_url, trace_url
+from app.pages.links import lens_url, tensor_url, trace_url
 from app.pages.numbers import short
 from app.pages.scope import Link, Scope
 from app.pages.traces import JobRow, TraceRow, job_rows, trace_row
@@ -17,11 +17,11 @@ from provenance.errors import (
     UnknownModel,
     UnsupportedCheckpoint,
 )
-from provenance.names import is_layered
+from provenance.names import Address, is_layered
 from provenance.store import Listed
 from provenance.trace import Trace
 
-_START = ("h.ln_1.out", "h.attn.pattern", "logits")
+_START = ("h.ln_1.out", "h.attn.scores", "h.attn.pattern", "h.resid_mid", "logits")
 """Sites to begin with, where the family has them."""
 
 _MOST_TRACES = 6
@@ -57,7 +57,11 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class HomePage:
-    """The first page. `starts` lead into a trace where there is one, else to the architecture."""
+    """The first page.
+
+    `starts` lead into a trace where there is one, else to the architecture; `highlights` lead to what
+    the default model's showcase names, once its trace is there.
+    """
 
     frame: Frame
     form: RecordForm
@@ -71,6 +75,7 @@ class HomePage:
     start_url: str
     lens_url: str
     untrained: bool
+    highlights: tuple[Link, ...]
     starts: tuple[Link, ...]
     sections: tuple[Section, ...]
     count: int
@@ -96,6 +101,7 @@ def home_page(explorer: Explorer, form: RecordForm | None = None) -> HomePage:
         start_url=trace_url(scope.trace.id) if scope.trace else "",
         lens_url=lens_url(scope.trace.id) if scope.trace else "",
         untrained=scope.trace is not None and not scope.trace.recipe.model.trained,
+        highlights=_highlights(explorer, listed),
         starts=tuple(_start(scope, site) for site in _START if site in scope.catalogue.rows),
         sections=sections_of(bare),
         count=len(bare.catalogue.rows),
@@ -162,6 +168,19 @@ def _example(explorer: Explorer, listed: tuple[Listed, ...]) -> Trace | None:
         except ProvenanceError:
             continue
     return None
+
+
+def _highlights(explorer: Explorer, listed: tuple[Listed, ...]) -> tuple[Link, ...]:
+    """What the default model's showcase names, in the trace of its prompt; nothing before that is recorded."""
+    showcase = explorer.showcase()
+    for found in listed if showcase else ():
+        recipe = found.record.recipe if found.record else None
+        if showcase and recipe and (recipe.text, recipe.model.name) == (showcase.prompt, explorer.settings.model):
+            return tuple(
+                Link(tensor_url(found.id, Address.parse(seen.address), seen.head), "", seen.title, seen.sentence)
+                for seen in showcase.highlights
+            )
+    return ()
 
 
 def _start(scope: Scope, site: str) -> Link:
