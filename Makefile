@@ -9,7 +9,7 @@ PORT ?= 8000
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test quick check browser lock clean
+.PHONY: help serve test quick check browser screenshots lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ check: $(VENV)/.dev ## format, lint, types
 browser: ## install Debian's Chromium where no Chromium is found
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 	|| { echo "Installing Chromium (once) ..."; apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; }
+
+screenshots: $(VENV)/.dev browser ## take the pictures of the README from the running app
+	$(BIN)/python -m tests.browser.screenshots
 
 lock: ## write requirements.lock anew from pyproject.toml
 	rm -rf build/lock && $(PYTHON) -m venv build/lock

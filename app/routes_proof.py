@@ -39,12 +39,12 @@ def show_verdict(request: Request, here: Here, id: str, said: str = "") -> Respo
 
 
 @router.get("/traces/{id}/{address}/proof")
-def show_proof(request: Request, here: Here, id: str, address: str, said: str = "") -> Response:
+def show_proof(request: Request, here: Here, id: str, address: str, said: str = "", head: str = "") -> Response:
     """How far the verification is that a tensor's page waits for; when it has ended, the proof itself."""
     trace, found = here.store.open(id), Address.parse(address)
     check_address(here.catalogue(trace), trace, found)
     if not wants_fragment(request):
-        return RedirectResponse(tensor_url(trace.id, found) + "#sources", 303)
+        return RedirectResponse(_tensor_of(trace, found, head), 303)
     state = proof_state(here, trace, found)
     if state.proof.waiting.runs and state.proof.waiting.said == said:
         return Response(status_code=204)
@@ -86,5 +86,10 @@ def _back(trace: Trace, address: str, head: str) -> str:
         trace.check(step=found.step, layer=found.layer)
     except ProvenanceError:
         return verdict_url(trace.id)
+    return _tensor_of(trace, found, head)
+
+
+def _tensor_of(trace: Trace, address: Address, head: str) -> str:
+    """Where a tensor's page says what was proven; `head` is as it was sent."""
     at_head = int(head) if head.isascii() and head.isdigit() and len(head) < 6 else None
-    return tensor_url(trace.id, found, at_head) + "#sources"
+    return tensor_url(trace.id, address, at_head) + "#sources"

@@ -26,7 +26,7 @@ class Settings(BaseSettings):
 
     data_directory: Path = Field(user_data_path(NAME), description="where traces are stored")
     cache_directory: Path = Field(user_cache_path(NAME), description="where verified sources are kept")
-    model: str = Field("gpt2-untrained", description="the model used where none is named")
+    model: str = Field("demo", description="the model used where none is named")
     model_directories: Paths = Field((), description="checkpoints to offer, by their folders' names")
     model_memory_mib: int = Field(4096, ge=0, description="memory for loaded models, in MiB; one always stays")
     source_directories: Paths = Field((), description="directories or clones that hold the cited sources")

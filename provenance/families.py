@@ -9,10 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from provenance.catalogue import Catalogue
+from provenance.catalogue import Catalogue, Point
+from provenance.citation import Pin
 from provenance.gpt2 import witnesses as gpt2
 from provenance.gpt2.catalogue import CATALOGUE as GPT2_CATALOGUE
 from provenance.gpt2.equations import EQUATIONS, Inputs
+from provenance.gpt2.pins import TRANSFORMERS
+from provenance.gpt2.points_transformers import holders
 from provenance.gpt2.witness_tensorflow import OpenAITensorFlowWitness
 from provenance.model import Model
 from provenance.witness.testimony import Witness
@@ -21,19 +24,30 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
+class Holders:
+    """Where a further cited file holds the sites: as it is in `release`, each with a word on how or when."""
+
+    pin: Pin
+    release: str
+    points: Mapping[str, tuple[tuple[Point, str], ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """A model family as `verify` needs it.
 
     `compared_where_visible` names for score-like sites the boolean site whose True cells are
     compared: implementations fill masked cells differently. `equation` recomputes a site from its
-    recorded inputs in float64, or returns None where it is no computation. `on_tensorflow` are further
-    witnesses, heard on request alone: they need TensorFlow.
+    recorded inputs in float64, or returns None where it is no computation. `elsewhere` says where other
+    cited files than the catalogue's hold the sites. `on_tensorflow` are further witnesses, heard on
+    request alone: they need TensorFlow.
     """
 
     catalogue: Catalogue
     witnesses: tuple[Witness, ...]
     compared_where_visible: Mapping[str, str]
     equation: Callable[[Model, str, Mapping[str, tuple[Array, ...]]], Array | None]
+    elsewhere: tuple[Holders, ...] = ()
     on_tensorflow: tuple[Witness, ...] = ()
 
 
@@ -52,6 +66,7 @@ FAMILIES: Mapping[str, Family] = {
         gpt2.WITNESSES,
         {"h.attn.scores_masked": _VISIBLE, "h.attn.softmax.x": _VISIBLE},
         _gpt2_equation,
+        (Holders(TRANSFORMERS, TRANSFORMERS.blobs[0].release, holders()),),
         (OpenAITensorFlowWitness(),),
     ),
 }

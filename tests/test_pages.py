@@ -458,7 +458,7 @@ def test_a_search_says_why_it_found_something(client: Client) -> None:
 def test_a_search_from_a_trace_leads_into_it_at_the_layer_named(client: Client, trace: str) -> None:
     id = trace.removeprefix("/traces/")
     shown = page(client, f"/search?q=transformer.h.1.ln_1&trace={id}&step=1")
-    assert f"{trace}/h.1.ln_1.out" in {a.attributes["href"] for a in shown.all("a")}
+    assert f"{trace}/h.1.ln_1.out?step=1" in {a.attributes["href"] for a in shown.all("a")}
 
 
 def test_a_group_shows_the_shapes_of_a_layer_and_step(client: Client, trace: str) -> None:

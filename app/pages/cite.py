@@ -60,7 +60,7 @@ def cite_site_page(explorer: Explorer, row: Intermediate, number: int | None, tr
     prefix = f"cite-{number or 'all'}"
     references = [_code(f"{prefix}-{place}", code) for place, code in enumerate(codes, start=1)]
     if trace is not None and number is None:
-        references.append(_trace(trace_citation(trace.record)))
+        references.append(_trace(f"{prefix}-trace", trace_citation(trace.record)))
     return CitePage(
         frame=frame(scope, f"Cite {row.title}", site=row.site),
         title=f"Cite {row.title}" if number is None else f"Cite {codes.popitem()[0].title}",
@@ -80,7 +80,7 @@ def cite_trace_page(explorer: Explorer, trace: Trace) -> CitePage:
         back=trace_url(trace.id),
         back_text=short(trace.recipe.text or "token ids", 60),
         url=cite_trace_url(trace.id),
-        references=(_trace(cited),),
+        references=(_trace("cite-trace", cited),),
     )
 
 
@@ -99,14 +99,14 @@ def _code(id: str, code: CodeCitation) -> Reference:
     )
 
 
-def _trace(cited: TraceCitation) -> Reference:
+def _trace(id: str, cited: TraceCitation) -> Reference:
     return Reference(
-        id="cite-trace",
+        id=id,
         title=cited.title,
         known="Everything that determines the run; it has no public address and no SWHID.",
         formats=(
-            Format("cite-trace-markdown", "Markdown", cited.markdown, lines=True),
-            Format("cite-trace-bibtex", "BibTeX", cited.bibtex, lines=True),
-            Format("cite-trace-cff", "CFF", cited.cff, lines=True),
+            Format(f"{id}-markdown", "Markdown", cited.markdown, lines=True),
+            Format(f"{id}-bibtex", "BibTeX", cited.bibtex, lines=True),
+            Format(f"{id}-cff", "CFF", cited.cff, lines=True),
         ),
     )

@@ -101,10 +101,13 @@ def _within(scope: Scope, address: Address | None) -> Address | None:
 
 def _found(scope: Scope, match: Match, named: Address | None) -> Found:
     row = match.row
-    at = named if named is not None and named.site == row.site else None
-    if at is None and match.layer is not None and is_layered(row.site):
+    at = None
+    if match.layer is not None and is_layered(row.site):
+        # A name in other code bases fixes the layer, and leaves the step to where the reader stands.
         step = scope.step if row.steps.cover(scope.step) else 1
         at = _within(scope, Address(row.site, match.layer, step))
+    elif named is not None and named.site == row.site:
+        at = named
     return Found(
         url=tensor_url(scope.trace.id, at) if scope.trace and at else scope.url(row),
         name=row.name,

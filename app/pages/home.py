@@ -187,4 +187,4 @@ def _start(scope: Scope, site: str) -> Link:
     row = scope.catalogue.row(site)
     link = scope.link(row)
     place = "layer 0" if is_layered(site) and scope.trace else ""
-    return Link(link.url, link.name, link.title, place)
+    return Link(link.url, short(link.name, 30), link.title, place)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import torch
+
 from app.explorer import Explorer
 from app.pages.attention import Attention, attention_of
 from app.pages.badge import Badge
@@ -28,7 +30,7 @@ from provenance.catalogue import Intermediate, Kind
 from provenance.errors import UnknownModel, UnsupportedCheckpoint
 from provenance.names import Address
 from provenance.recorder import Check
-from provenance.summary import Summary
+from provenance.summary import Summary, summarize
 from provenance.trace import Trace
 
 
@@ -43,12 +45,21 @@ class Statistic:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """The same measures of the cells alone that stand at a fixed index, such as those of one head."""
+
+    label: str
+    measures: tuple[Statistic, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Values:
     """Everything shown about one tensor's values.
 
-    `fixed` says at which index the axes stand that picture and table do not show. `masked_note` is
-    empty where nothing is masked. A tensor without cells has neither picture nor table; `chips`
-    stand in the heatmap's place where the cells are the ids of tokens.
+    `part` is None where picture and table show the whole tensor; `fixed` says at which index the axes
+    stand that they do not show. `masked_note` is empty where nothing is masked. A tensor without cells
+    has neither picture nor table; `chips` stand in the heatmap's place where the cells are the ids of
+    tokens.
     """
 
     shape: str
@@ -56,6 +67,7 @@ class Values:
     device: str
     untrained: bool
     measures: tuple[Statistic, ...]
+    part: Part | None
     counts: tuple[Statistic, ...]
     quantiles: tuple[Statistic, ...]
     picture: HistogramPicture | None
@@ -105,6 +117,7 @@ def values_of(
         device=summary.device,
         untrained=not trace.recipe.model.trained,
         measures=_measures(summary),
+        part=_part(view, tensor, hidden),
         counts=_counts(summary),
         quantiles=tuple(
             Statistic(f"q{quantile.q:g}", f"{quantile.q * 100:g} %", measure(quantile.value), "quantile")
@@ -135,6 +148,14 @@ def _measures(summary: Summary) -> tuple[Statistic, ...]:
         Statistic("std", "std", measure(summary.std), f"standard deviation {over} (divided by n)"),
         Statistic("l2", "L2 norm", measure(summary.l2), f"root of the sum of squares {over}"),
     )
+
+
+def _part(view: View, tensor: torch.Tensor, hidden: Mask | None) -> Part | None:
+    if not view.fixed or not tensor.numel():
+        return None
+    index = tuple(view.chosen[axis.name] if axis in view.fixed else slice(None) for axis in view.axes)
+    summary = summarize(tensor[index], None if hidden is None else torch.from_numpy(hidden[index].copy()))
+    return Part(", ".join(f"{axis.label} {view.chosen[axis.name]}" for axis in view.fixed), _measures(summary))
 
 
 def _counts(summary: Summary) -> tuple[Statistic, ...]:

@@ -11,6 +11,7 @@ from app.pages.frame import layered_title
 from app.pages.links import map_url
 from app.pages.scope import Link, Scope
 from provenance.catalogue import Intermediate, Kind, Steps
+from provenance.families import FAMILIES
 from provenance.names import Address
 
 _MOST_NEIGHBOURS = 12
@@ -50,6 +51,23 @@ class Alias:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """A variable of another cited file that holds a tensor. `note` says how its values lie there, or when."""
+
+    text: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The variables of one other cited file, at one release."""
+
+    release: str
+    file: str
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Neighbours:
     """Links to tensors, and how many more there are than are shown."""
 
@@ -77,6 +95,7 @@ class What:
     readers: Neighbours
     aliases: tuple[Alias, ...]
     points: tuple[str, ...]
+    elsewhere: tuple[Elsewhere, ...]
     map_url: str
     map_title: str
 
@@ -108,6 +127,7 @@ def what_is(scope: Scope, row: Intermediate, address: Address | None = None) -> 
             for alias in row.aliases
         ),
         points=tuple(str(point) for point in row.points),
+        elsewhere=_elsewhere(scope, row),
         map_url=_map_url(scope, row),
         map_title=row.group[-1],
     )
@@ -148,6 +168,18 @@ def with_left_side(row: Intermediate) -> str:
     letters = variable if len(variable) == 1 else rf"\mathrm{{{variable}}}"
     sign = r"\leftarrow" if again else "="
     return f"{letters} {sign} {row.formula}"
+
+
+def _elsewhere(scope: Scope, row: Intermediate) -> tuple[Elsewhere, ...]:
+    return tuple(
+        Elsewhere(
+            file.release,
+            file.pin.path.rpartition("/")[2],
+            tuple(Holder(str(point), note) for point, note in file.points[row.site]),
+        )
+        for file in FAMILIES[scope.catalogue.family].elsewhere
+        if row.site in file.points
+    )
 
 
 def _map_url(scope: Scope, row: Intermediate) -> str:

@@ -4,11 +4,13 @@ Facts about release 5.15.0, measured by running it; lines up to 446 are those of
 revision too. `verify` proves every row by value.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
+from provenance.catalogue import Point
 from provenance.names import Address, is_layered
 from provenance.witness.testimony import AS_IS, Layout, Place
 
@@ -114,3 +116,17 @@ HOLDS: Mapping[Place, Held] = {
         (698, "logits", Held("logits")),
     ),
 }
+
+
+def holders() -> Mapping[str, tuple[tuple[Point, str], ...]]:
+    """The assignments that hold each site, in the order of the file, and a word on how or when they do."""
+    found: defaultdict[str, list[tuple[Point, str]]] = defaultdict(list)
+    for (function, line, expression), held in sorted(HOLDS.items(), key=lambda entry: entry[0][1]):
+        point = Point(function, line, expression)
+        sites = ("embed.h", "h.resid_post") if held.site == _BLOCK_INPUT else (held.site,)
+        when = "in the prefill" if held.grown else ""
+        for site in sites:
+            found[site].append((point, held.layout.sentence or when))
+        if held.grown:
+            found[held.grown].append((point, "in decode steps"))
+    return {site: tuple(points) for site, points in found.items()}

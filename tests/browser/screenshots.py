@@ -1,0 +1,111 @@
+"""The pictures of the README: taken of the running application, with whatever model is at hand.
+
+`python -m tests.browser.screenshots` writes them to docs/screenshots.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.explorer import EXAMPLE, EXAMPLE_STEPS
+from app.settings import Settings
+
+from .serving import Served, serving, started_chromium
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGET = ROOT / "docs" / "screenshots"
+LARGEST = 200 * 1024
+_DEMO = "demo"
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture: a page, and what to bring to the top of the window.
+
+    `hover` is a place in the heatmap, in shares of its width and height.
+    """
+
+    path: str
+    top: str = ""
+    hover: tuple[float, float] | None = None
+    scheme: str = "light"
+    width: int = 1280
+    height: int = 800
+
+
+_SCORES = "{trace}/h.{layer}.attn.scores?head={head}"
+SHOTS: Mapping[str, Shot] = {
+    "home": Shot("/"),
+    "map": Shot("/map/transformer-block/attention?trace={id}&layer={layer}&site=h.attn.scores"),
+    "tensor-light": Shot(_SCORES),
+    "tensor-dark": Shot(_SCORES, top="#values", hover=(0.35, 0.2), scheme="dark"),
+    "tensor-phone": Shot(_SCORES, width=390, height=844),
+    "patterns": Shot("{trace}/h.{layer}.attn.pattern?head={head}", top=".heads"),
+    "drift": Shot("/sources/drift"),
+}
+"""Every picture, by the name of its file. None shows lines of the cited files: those stay out of the repository."""
+
+
+def model_at_hand() -> str:
+    """The trained demonstration model where it is there; else GPT-2's shapes without training."""
+    made = ROOT / "provenance" / "gpt2" / "demo" / "config.json"
+    return _DEMO if made.is_file() else "gpt2-untrained"
+
+
+def take(served: Served, trace: str, target: Path) -> dict[str, int]:
+    """Write every picture; the bytes of each. Raises ValueError for one that is too large."""
+    target.mkdir(parents=True, exist_ok=True)
+    sizes = {}
+    id = trace.removeprefix("/traces/")
+    config = served.explorer.store.open(id).recipe.model.config
+    places = {
+        "trace": trace,
+        "id": id,
+        "layer": min(5, int(config["n_layer"]) - 1),
+        "head": min(3, int(config["n_head"]) - 1),
+    }
+    with started_chromium() as browser:
+        for name, shot in SHOTS.items():
+            context = browser.new_context(
+                base_url=served.base,
+                viewport={"width": shot.width, "height": shot.height},
+                color_scheme="dark" if shot.scheme == "dark" else "light",
+            )
+            page = context.new_page()
+            page.goto(shot.path.format(**places), wait_until="networkidle")
+            if shot.top:
+                page.locator(shot.top).first.evaluate("element => element.scrollIntoView({block: 'start'})")
+            if shot.hover is not None:
+                image = page.locator("#heatmap-image")
+                box = image.bounding_box()
+                assert box is not None
+                page.mouse.move(box["x"] + box["width"] * shot.hover[0], box["y"] + box["height"] * shot.hover[1])
+                page.locator("#readout").filter(has_text="key").wait_for()
+            file = target / f"{name}.png"
+            page.screenshot(path=file)
+            sizes[name] = file.stat().st_size
+            context.close()
+    if too_large := [name for name, size in sizes.items() if size > LARGEST]:
+        raise ValueError(f"larger than {LARGEST} bytes: {', '.join(too_large)}")
+    return sizes
+
+
+def main() -> None:
+    """Start the application, record, verify, and take the pictures."""
+    model = model_at_hand()
+    with tempfile.TemporaryDirectory() as directory:
+        settings = Settings(
+            data_directory=Path(directory) / "data", cache_directory=Path(directory) / "cache", model=model,
+            example=False, network=False,
+        )  # fmt: skip
+        with serving(settings) as served:
+            trace = served.record(EXAMPLE, steps=EXAMPLE_STEPS)
+            served.verify(trace)
+            for name, size in take(served, trace, TARGET).items():
+                print(f"{name}.png  {size // 1024} KiB")
+    print(f"with the model {model}, in {TARGET.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Every kind of page, for everybody: axe-core finds nothing in light and dark, and a phone scrolls one way."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from paced_work import Work, until
+from playwright.sync_api import Page
+
+from .conftest import LAPTOP, PHONE, Open, Site
+
+pytestmark = pytest.mark.browser
+
+PAGES: Mapping[str, str] = {
+    "home": "/",
+    "sites": "/sites",
+    "group": "/groups/transformer-block/attention/layernorm-1",
+    "group in a trace": "/groups/transformer-block/attention?trace={id}&layer=1&step=2",
+    "site": "/sites/h.attn.k",
+    "site of a parameter": "/sites/wte",
+    "trace": "{trace}",
+    "trace at a step": "{trace}?step=2",
+    "tensor: token ids": "{trace}/tokens",
+    "tensor: a vector": "{trace}/h.1.ln_1.g",
+    "tensor: a stream": "{trace}/h.1.ln_1.out",
+    "tensor: scores": "{trace}/h.5.attn.scores?head=3",
+    "tensor: a pattern": "{trace}/h.0.attn.pattern?head=7",
+    "tensor: a mask": "{trace}/h.0.attn.mask.m",
+    "tensor: a cache": "{trace}/h.1.attn.k_all?step=2",
+    "tensor: reduced": "{trace}/logits",
+    "tensor: proven": "{proven}/h.1.attn.scores",
+    "norms": "{trace}/norms/h.resid_post",
+    "verdict: nobody asked": "{trace}/verdict",
+    "verdict": "{proven}/verdict",
+    "lens": "{trace}/lens",
+    "lens at a cell": "{trace}/lens?position=4&stage=h.2.resid_post",
+    "traces": "/traces",
+    "traces: nothing fits": "/traces?q=zzz",
+    "delete": "{trace}/delete",
+    "sources": "/sources",
+    "source: openai": "/sources/openai/gpt-2/src/model.py",
+    "source: transformers": "/sources/huggingface/transformers/src/transformers/models/gpt2/modeling_gpt2.py",
+    "drift": "/sources/drift",
+    "map": "/map",
+    "map in a trace": "/map?trace={id}",
+    "map: block": "/map/transformer-block?trace={id}&layer=1",
+    "map: attention": "/map/transformer-block/attention?site=h.attn.scores",
+    "map: LayerNorm": "/map/transformer-block/attention/layernorm-1?trace={id}",
+    "models": "/models",
+    "model": "/models/eight-heads",
+    "model: not here": "/models/gpt2",
+    "search": "/search?q=softmax",
+    "search: nothing": "/search?q=sofmax(w)",
+    "search: empty": "/search",
+    "cite": "/cite/sites/h.attn.scores",
+    "cite: one": "/cite/sites/h.attn.scores/1?trace={id}",
+    "cite: trace": "/cite{trace}",
+    "error: 404": "/nowhere",
+    "error: near": "/sites/h.atn.scores",
+    "error: 422": "{trace}/h.0.ln_1.out?r0=x",
+}
+_OVERFLOW = """() => {
+    const wide = document.documentElement.scrollWidth;
+    if (wide <= innerWidth) return [];
+    const outside = [...document.querySelectorAll("main *")].filter(
+        (e) => e.getBoundingClientRect().right > innerWidth + 1 && !e.parentElement.closest(".scroll, svg, pre"));
+    return [`${wide} pixels`, ...outside.slice(0, 5).map((e) => e.outerHTML.slice(0, 120))];
+}"""
+_SMALL_TEXT = """() => [...document.querySelectorAll("svg.map text")]
+    .map((t) => parseFloat(getComputedStyle(t).fontSize) * t.getScreenCTM().a).filter((size) => size < 12)"""
+_OPEN = """() => {
+    document.querySelectorAll("details").forEach((each) => { each.open = true; });
+    return new Promise((done) => setTimeout(done, 50));
+}"""
+_SETTLED = "() => !document.querySelector('details.htmx-request')"
+_TWICE = """() => {
+    const ids = [...document.querySelectorAll("[id]")].map((e) => e.id);
+    return ids.filter((id, n) => ids.indexOf(id) !== n);
+}"""
+_COLOURS = {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}
+
+
+def violations(tab: Page, within: str | None = None, options: dict[str, Any] | None = None) -> list[Any]:
+    """What axe-core finds: each rule that is broken, with the element."""
+    found = Axe().run(tab, within, *([options] if options else [])).response["violations"]
+    return [(v["id"], node["target"]) for v in found for node in v["nodes"]]
+
+
+def check(tab: Page) -> None:
+    """Light as it comes and dark with all opened, by every rule; light colours of what was opened; on a phone."""
+    wrong: dict[str, Any] = {"light": violations(tab)}
+    tab.set_viewport_size(PHONE)
+    wrong["phone"] = [*tab.evaluate(_OVERFLOW), *tab.evaluate(_SMALL_TEXT)]
+    tab.set_viewport_size(LAPTOP)
+    tab.evaluate(_OPEN)
+    tab.wait_for_function(_SETTLED)
+    wrong["ids that stand twice"] = tab.evaluate(_TWICE)
+    if tab.locator("main details").count():
+        wrong["light, opened"] = violations(tab, "main details", _COLOURS)
+    tab.emulate_media(color_scheme="dark")
+    wrong["dark, opened"] = violations(tab)
+    tab.set_viewport_size(PHONE)
+    wrong["phone, opened"] = [*tab.evaluate(_OVERFLOW), *tab.evaluate(_SMALL_TEXT)]
+    assert not any(wrong.values()), json.dumps({when: found for when, found in wrong.items() if found}, indent=1)
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_a_page_is_for_everybody(open_tab: Open, site: Site, kind: str) -> None:
+    tab = open_tab(deliberate=(404, 422) if kind.startswith("error") else ())
+    id = site.trace.removeprefix("/traces/")
+    tab.goto(PAGES[kind].format(trace=site.trace, id=id, proven=site.proven))
+    tab.wait_for_load_state("networkidle")
+    assert tab.locator("h1").count() == 1
+    check(tab)
+
+
+def test_a_form_that_is_refused_is_for_everybody(open_tab: Open) -> None:
+    tab = open_tab(deliberate=(422,))
+    tab.goto("/")
+    tab.fill("#steps", "many")
+    tab.click("button:has-text('Record')")
+    tab.wait_for_selector("#wrong-steps")
+    assert tab.locator(":focus").get_attribute("aria-describedby") == "wrong-steps"
+    check(tab)
+
+
+def test_a_recording_is_for_everybody_survives_a_reload_and_ends_as_the_trace(
+    open_tab: Open, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, work = site.served.explorer.jobs, Work()
+    record = jobs._run
+
+    def slowly(recipe: Any, progress: Any) -> None:
+        work.record(recipe, progress)
+        record(recipe, progress)
+
+    monkeypatch.setattr(jobs, "_run", slowly)
+    tab = open_tab()
+    tab.goto("/")
+    tab.fill("#prompt", "Slowly, slowly")
+    tab.select_option("#model", "tiny-untrained")
+    tab.click("button:has-text('Record')")
+    tab.wait_for_selector("progress")
+    until(lambda: len(work.begun) == 1)
+    tab.reload()
+    assert tab.locator("#cancel").is_visible()
+    check(tab)
+    work.let_end()
+    tab.wait_for_selector("#prediction")
+    assert tab.locator("h1").text_content() == "“Slowly, slowly”"
+    assert tab.url.endswith(f"/traces/{work.ended[0]}")
