@@ -119,7 +119,7 @@ def test_a_body_that_is_no_request_is_refused(api: Api, body: bytes, status: int
 
 def test_an_unknown_model_is_refused_with_those_that_are_here(api: Api) -> None:
     problem = api.problem("POST", "/api/traces", 404, json={"prompt": "a", "model": "gpt9"})
-    assert problem["detail"] == "There is no model named 'gpt9' here. Here are: gpt2-untrained, tiny-untrained."
+    assert problem["detail"] == "There is no model named 'gpt9' here. Here are: demo, gpt2-untrained, tiny-untrained."
 
 
 def test_a_full_queue_asks_to_come_back(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

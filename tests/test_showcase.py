@@ -8,6 +8,7 @@ from api_client import FOX, running
 from checkpoint_files import config_of, state_of, write
 from conftest import tiny_model_of
 
+from provenance.gpt2.checkpoints import DEMO_DIRECTORY
 from provenance.gpt2.config import Config
 from provenance.showcase import FILE, Showcase, read_showcase
 
@@ -56,3 +57,20 @@ def test_the_first_start_records_the_showcase_and_the_home_page_links_to_what_it
         for address in (f"/traces/{id}/h.1.attn.pattern?step=1&amp;head=2", f"/traces/{id}/logits"):
             assert f'href="{address}"' in home
             assert api.ask("GET", address.replace("&amp;", "&")).status_code == 200
+
+
+def test_the_demo_s_heads_do_in_its_trace_what_the_showcase_says(tmp_path: Path) -> None:
+    showcase = read_showcase(DEMO_DIRECTORY)
+    assert showcase is not None
+    induction, previous = showcase.highlights
+    with running(tmp_path, model="demo", example=False) as api:
+        address = api.record(prompt=showcase.prompt, steps=showcase.steps)
+        tokens = [token["id"] for token in api.json(address)["tokens"]]
+        last = len(tokens) - 1
+        behind_the_earlier_one = tokens.index(tokens[last]) + 1
+        pattern = api.values(f"{address}/tensors/{induction.address}.npy")[0, induction.head]
+        assert pattern[last].argmax() == behind_the_earlier_one
+        assert pattern[last, behind_the_earlier_one] > 0.5
+        pattern = api.values(f"{address}/tensors/{previous.address}.npy")[0, previous.head]
+        assert all(pattern[query].argmax() == query - 1 for query in range(1, last + 1))
+        assert api.json(address)["generated"][0]["text"] == " lazy"
