@@ -24,7 +24,18 @@ from provenance.gpt2.weights import read_directory, shapes
 from provenance.prompt import Tokenizer
 
 MICRO = Config(n_layer=2, n_head=2, n_embd=16, n_ctx=24, n_vocab=50, n_inner=32)
-MICRO_PLAN = Plan(config=MICRO, steps=8, tokens_per_step=96, lengths=(12, 24), warmup=2, sampled=6, documents=0)
+MICRO_WIDE = Config(n_layer=2, n_head=2, n_embd=128, n_ctx=80, n_vocab=90, n_inner=32)
+MICRO_PLAN = Plan(
+    config=MICRO,
+    steps=8,
+    tokens_per_step=96,
+    copying=3,
+    first_lengths=(12, 24),
+    lengths=(24, 12),
+    warmup=2,
+    sampled=6,
+    documents=0,
+)
 
 
 @cache
@@ -156,14 +167,23 @@ def test_windows_start_with_documents_and_do_not_overlap() -> None:
     assert text.windows(3, 4).tolist() == [[0, 1, 2, 3], [6, 7, 8, 9], [12, 13, 14, 15]]
 
 
-def test_what_is_marked_as_repeated_can_be_found_earlier() -> None:
+@pytest.mark.parametrize("length", [13, 33, 257])
+def test_what_is_marked_as_repeated_can_be_found_earlier(length: int) -> None:
     pool = np.arange(1000, 9000)
-    for seed in range(40):
-        sequence, copied = repeated(np.random.default_rng(seed), pool, 64)
+    for seed in range(30):
+        sequence, copied = repeated(np.random.default_rng(seed), pool, length)
         assert copied.any()
         for position in copied.nonzero()[0]:
-            pairs = list(pairwise(sequence[:position]))
-            assert (sequence[position - 1], sequence[position]) in pairs
+            assert (sequence[position - 1], sequence[position]) in pairwise(sequence[:position])
+
+
+def test_an_even_repeat_goes_on_to_the_end() -> None:
+    for seed in range(30):
+        sequence, copied = repeated(np.random.default_rng(seed), np.arange(1000, 9000), 65, evenly=True)
+        period = int(copied.argmax())
+        assert 4 <= period <= 32
+        assert copied[period:].all()
+        assert (sequence[period:] == sequence[:-period]).all()
 
 
 def test_a_batch_depends_on_its_step_and_shifts_targets_by_one() -> None:
@@ -192,6 +212,19 @@ def test_a_softmax_over_all_tokens_is_the_plain_cross_entropy() -> None:
     plain = torch.nn.functional.cross_entropy(states @ wte.T, targets)
     every = torch.arange(50)
     assert loss(states, targets, wte, every, 20, 20).item() == pytest.approx(plain.item(), rel=1e-5)
+
+
+def test_at_first_only_few_kinds_of_tokens_repeat_and_later_text_prevails() -> None:
+    first, later = MICRO_PLAN.mix(0), MICRO_PLAN.mix(3)
+    assert (first.occurring, first.every, first.kinds) == (1.0, 0.0, 64)
+    assert later.occurring + later.every < 0.5
+
+
+def test_the_first_head_starts_by_looking_at_the_token_before() -> None:
+    parameters, sequences = initial(MICRO_WIDE, 0), probes(1, np.arange(90), 4, 40)
+    scores = head_scores(tapped(parameters, MICRO_WIDE), sequences).previous
+    assert scores[0, 0] > 0.5
+    assert scores.flatten()[1:].max() < 0.2
 
 
 def test_sampled_tokens_stand_for_all_that_do_not_occur() -> None:
