@@ -92,6 +92,7 @@ class Figures:
     induction: tuple[Head, ...]
     previous: tuple[Head, ...]
     induction_any: tuple[Head, ...]
+    previous_any: tuple[Head, ...]
     repeat: dict[str, float]
 
 
@@ -113,21 +114,20 @@ def heads(scores: Tensor) -> tuple[Head, ...]:
     return tuple(sorted(found, key=lambda head: -head.score))
 
 
-def held_out_loss(model: GPT2, windows: Ids, absent: Ids) -> tuple[float, float, float]:
-    """Mean loss, share of tokens guessed right, and the probability given to tokens `absent`."""
+def held_out_loss(model: GPT2, windows: Ids, occurring: Ids) -> tuple[float, float, float]:
+    """Mean loss, share of tokens guessed right, and the probability given to all but `occurring`."""
     totals = torch.zeros(3, dtype=torch.float64)
+    known = torch.from_numpy(occurring)
     for part in torch.split(torch.from_numpy(windows), 4):
         logits, _ = model.forward(part)
-        chances = logits[:, :-1].softmax(dim=-1)  # (B, T - 1, V)
-        targets = part[:, 1:]
-        loss = -chances.gather(-1, targets[..., None])[..., 0].log()
-        right = (chances.argmax(dim=-1) == targets).float()
-        totals += torch.stack([(x.sum() / windows[:, 1:].size).double() for x in (loss, right, _of(chances, absent))])
-    return float(totals[0]), float(totals[1]), float(totals[2])
-
-
-def _of(chances: Tensor, ids: Ids) -> Tensor:
-    return chances[..., torch.from_numpy(ids)].sum(dim=-1)
+        scores, targets = logits[:, :-1], part[:, 1:]
+        total = scores.logsumexp(dim=-1)  # (B, T - 1)
+        loss = total - scores.gather(-1, targets[..., None])[..., 0]
+        right = scores.argmax(dim=-1) == targets
+        absent = -torch.expm1(scores[..., known].logsumexp(dim=-1) - total)
+        totals += torch.stack([values.double().sum() for values in (loss, right, absent)])
+    mean = totals / windows[:, 1:].size
+    return float(mean[0]), float(mean[1]), float(mean[2])
 
 
 def repeat_losses(model: GPT2, sequences: Ids) -> dict[str, float]:
@@ -156,8 +156,7 @@ def measure(model: GPT2, text: Text, held_out: Text, windows: int = 400, rows: i
     judged = held_out.windows(windows, model.context)
     unigram = Unigram(text, vocabulary)
     bigram = Bigram(text, unigram)
-    absent = np.setdiff1d(np.arange(vocabulary), text.occurring)
-    loss, accuracy, stray = held_out_loss(model, judged, absent)
+    loss, accuracy, absent = held_out_loss(model, judged, text.occurring)
     sequences = probes(PROBE_SEED, text.occurring, rows, PROBE_HALF)
     scores = head_scores(model, sequences)
     of_any = head_scores(model, probes(PROBE_SEED, np.arange(vocabulary), rows, PROBE_HALF))
@@ -166,10 +165,11 @@ def measure(model: GPT2, text: Text, held_out: Text, windows: int = 400, rows: i
         unigram=round(float(unigram.losses(judged).mean()), 3),
         bigram=round(float(bigram.losses(judged).mean()), 3),
         accuracy=round(accuracy, 3),
-        absent=round(stray, 5),
+        absent=round(absent, 5),
         induction=heads(scores.induction),
         previous=heads(scores.previous),
         induction_any=heads(of_any.induction),
+        previous_any=heads(of_any.previous),
         repeat=repeat_losses(model, sequences),
     )
 
