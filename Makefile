@@ -36,10 +36,11 @@ test: $(VENV)/.dev browser check ## set up and run every test, in a real browser
 quick: $(VENV)/.dev ## run the quick tests only
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not browser and not package'
 
-check: $(VENV)/.dev ## format, lint, types
+check: $(VENV)/.dev ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
 
 browser: ## install Debian's Chromium where no Chromium is found
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \

@@ -28,9 +28,9 @@ class Published:
 
 HUB = {
     "gpt2": Published("openai-community/gpt2", 548, "607a30d783dfa663caf39e06633721c8d4cfcd7e"),
-    "gpt2-medium": Published("openai-community/gpt2-medium", 1520),
-    "gpt2-large": Published("openai-community/gpt2-large", 3247),
-    "gpt2-xl": Published("openai-community/gpt2-xl", 6432),
+    "gpt2-medium": Published("openai-community/gpt2-medium", 1520, "6dcaa7a952f72f9298047fd5137cd6e4f05f41da"),
+    "gpt2-large": Published("openai-community/gpt2-large", 3247, "32b71b12589c2f8d625668d2335a01cac3249519"),
+    "gpt2-xl": Published("openai-community/gpt2-xl", 6432, "15ea56dee5df4983c59b2538573817e1667135e2"),
 }
 
 
