@@ -34,7 +34,7 @@ test: $(VENV)/.dev browser check ## set up and run every test, in a real browser
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 quick: $(VENV)/.dev ## run the quick tests only
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not browser and not package'
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m 'not browser and not package and not slow'
 
 check: $(VENV)/.dev ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -15,6 +15,8 @@ from starlette.routing import BaseRoute
 from app.schemas import TraceRequest
 from provenance.errors import Unavailable
 
+pytestmark = pytest.mark.slow
+
 JSON = {"content-type": "application/json"}
 ODD = (
     "",

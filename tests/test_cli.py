@@ -34,6 +34,8 @@ from provenance.prompt import Tokenizer
 from provenance.sources import PackageCarrier
 from provenance.store import TraceStore
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "The quick brown fox jumps over the lazy dog"
 COMMAND = (sys.executable, "-m", "app.cli")
 

@@ -13,6 +13,8 @@ from provenance.gpt2 import hub
 from provenance.gpt2.config import Config
 from provenance.gpt2.stored import file_sha256
 
+pytestmark = pytest.mark.slow
+
 surroundings = test_cli.surroundings
 shell = test_cli.shell
 

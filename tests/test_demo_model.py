@@ -23,6 +23,8 @@ from provenance.gpt2.training.train import Plan, Training, export
 from provenance.gpt2.weights import read_directory, shapes
 from provenance.prompt import Tokenizer
 
+pytestmark = pytest.mark.slow
+
 MICRO = Config(n_layer=2, n_head=2, n_embd=16, n_ctx=24, n_vocab=50, n_inner=32)
 MICRO_WIDE = Config(n_layer=2, n_head=2, n_embd=128, n_ctx=80, n_vocab=90, n_inner=32)
 MICRO_PLAN = Plan(

@@ -14,6 +14,8 @@ from provenance.citation import Blob, Pin, cite
 from provenance.errors import CarrierFailed
 from provenance.sources import DirectoryCarrier, GitCarrier, Proof, Sources, State, git_blob_id
 
+pytestmark = pytest.mark.slow
+
 WANTED = b"def wanted():\n    return 1\n"
 OTHER = b"never needed\n"
 

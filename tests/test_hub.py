@@ -20,6 +20,8 @@ from provenance.gpt2.config import Config
 from provenance.gpt2.hub import HUB, cached, fetch
 from provenance.sources import git_blob_id
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Config(n_layer=1, n_head=2, n_embd=16, n_ctx=8, n_vocab=50257, n_inner=64)
 PINNED = "607a30d783dfa663caf39e06633721c8d4cfcd7e"
 NEWEST = "f" * 40

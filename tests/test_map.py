@@ -23,6 +23,8 @@ from provenance.gpt2.catalogue import CATALOGUE
 from provenance.names import Address, is_layered
 from provenance.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 GROUPS = [None, *(group for top in CATALOGUE.tree for group in top.walk())]
 NAMES = [group.slug if group else "model" for group in GROUPS]
 BLOCK = CATALOGUE.group("transformer-block")

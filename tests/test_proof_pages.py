@@ -31,6 +31,8 @@ from provenance.trace import Trace
 from provenance.verdict import Execution, Ran, Report
 from provenance.verify import verify
 
+pytestmark = pytest.mark.slow
+
 HTMX = {"HX-Request": "true"}
 MOST_BYTES = 200_000
 

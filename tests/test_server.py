@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 _PATIENCE_SECONDS = 90
 FOX = "The quick brown fox jumps over the lazy dog"
 LONG = FOX * 40

@@ -20,6 +20,8 @@ from provenance.recorder import plan, record
 from provenance.store import TraceStore
 from provenance.trace import Trace
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> TraceStore:

@@ -29,6 +29,8 @@ from provenance.trace import Trace
 from provenance.verdict import Parity, Ran, Report
 from provenance.verify import verify
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Config(n_layer=2, n_head=3, n_embd=48, n_ctx=24, n_vocab=97, n_inner=192)
 """What OpenAI's code fixes, it has: ε = 1e-5 and an MLP of four times the width."""
 

@@ -17,6 +17,8 @@ from provenance.store import TraceStore
 from provenance.verdict import Report
 from provenance.verify import verify
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Config(n_layer=2, n_head=3, n_embd=48, n_ctx=24, n_vocab=97, n_inner=192)
 UNTIED = Config(n_layer=2, n_head=3, n_embd=48, n_ctx=24, n_vocab=97, n_inner=192, tied=False)
 
