@@ -36,7 +36,7 @@ class Verifications:
         self._store = store
         self._run = run
         self._under_way: dict[str, Verification] = {}
-        self._reports: dict[str, Report] = {}
+        self._reports: dict[tuple[str, str], Report] = {}
         self._lock = threading.Lock()
         self._closed = False
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="verify")
@@ -44,8 +44,8 @@ class Verifications:
     def report(self, trace: Trace) -> Report | None:
         """The stored report, or None where the trace was not verified by this version."""
         with self._lock:
-            if trace.id in self._reports:
-                return self._reports[trace.id]
+            if _key(trace) in self._reports:
+                return self._reports[_key(trace)]
         text = self._store.attached(trace.id, _FILE)
         try:
             report = Report.model_validate_json(text) if text else None
@@ -53,7 +53,7 @@ class Verifications:
             return None
         if report is None or report.trace != trace.id:
             return None
-        self._remember(report)
+        self._remember(trace, report)
         return report
 
     def state(self, trace: Trace) -> Verification | None:
@@ -77,7 +77,7 @@ class Verifications:
             known = self._under_way.get(trace.id)
             if known is not None and known.state in (State.QUEUED, State.RUNNING):
                 return known
-            if trace.id in self._reports:  # it has ended since
+            if _key(trace) in self._reports:  # it has ended since
                 return Verification(State.DONE)
             queued = self._under_way[trace.id] = Verification(State.QUEUED)
             self._worker.submit(self._perform, trace)
@@ -87,7 +87,7 @@ class Verifications:
         """Verify now, in this thread, and store the report."""
         report = self._run(trace, progress)
         self._store.attach(trace.id, _FILE, report.model_dump_json())
-        self._remember(report)
+        self._remember(trace, report)
         return report
 
     def close(self) -> None:
@@ -115,8 +115,13 @@ class Verifications:
         with self._lock:
             self._under_way[id] = verification
 
-    def _remember(self, report: Report) -> None:
+    def _remember(self, trace: Trace, report: Report) -> None:
         with self._lock:
-            self._reports[report.trace] = report
+            self._reports[_key(trace)] = report
             while len(self._reports) > 32:
                 self._reports.pop(next(iter(self._reports)))
+
+
+def _key(trace: Trace) -> tuple[str, str]:
+    """A trace that was deleted and recorded again has the same id, but was not verified yet."""
+    return trace.id, trace.record.created_at

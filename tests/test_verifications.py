@@ -146,3 +146,17 @@ def test_closing_finishes_the_verification_that_runs_and_drops_the_others(
     closing.join(PATIENCE_SECONDS)
     assert work.ended == [first.id]
     assert verifications.report(first) == _report(first)
+
+
+def test_a_trace_that_is_deleted_and_recorded_again_is_not_verified_yet(
+    traces: tuple[TraceStore, list[Trace]], verifications: Verifications, work: Work, tiny_model: GPT2
+) -> None:
+    store, (first, *_) = traces
+    work.let_end(1)
+    verifications.verify(first, lambda what: None)
+    assert verifications.report(first) == _report(first)
+    store.delete(first.id)
+    again = recorded(tiny_model, store, (0, 1), steps=0)
+    assert again.id == first.id
+    assert verifications.report(again) is None
+    assert verifications.state(again) is None
