@@ -75,11 +75,16 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Another name of a site; `{layer}` stands for the layer's number. `note` says how its values lie there."""
+    """Another name of a site; `{layer}` stands for the layer's number. `note` says how its values lie there.
+
+    `axes` are its axes, where they stand in another order; `hides` says that its masked cells are −∞.
+    """
 
     scheme: str
     pattern: str
     note: str = ""
+    axes: tuple[str, ...] = ()
+    hides: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,20 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("names", "axes"),
     ("citation",),
     ("catalogue", "markup", "vocabulary"),
-    ("lookup", "prompt", "showcase", "sources", "summary", "citing", "variants"),
-    ("model",),
+    ("lookup", "order", "places", "prompt", "showcase", "sources", "summary", "citing", "variants"),
+    ("model", "selection"),
+    ("edits",),
     ("trace", "citing_trace"),
-    ("store", "verdict"),
+    ("store", "verdict", "editing", "schemes", "tensor_files"),
     ("witness",),
     ("gpt2", "textbook"),
     ("recorder",),
     ("models", "families"),
     ("parity",),
-    ("verify", "compare", "lens"),
+    ("difference",),
+    ("verify", "compare", "lens", "golden", "export"),
+    ("effect", "attribution"),
+    ("notebook",),
 )
 
 # Only these know which model families there are.
@@ -35,6 +39,8 @@ KNOW_FAMILIES = ("provenance.gpt2", "provenance.models", "provenance.families")
 TORCH = (
     "provenance.model", "provenance.trace", "provenance.store", "provenance.recorder", "provenance.summary",
     "provenance.lens", "provenance.parity", "provenance.verify", "provenance.compare", "provenance.witness",
+    "provenance.editing", "provenance.schemes", "provenance.tensor_files", "provenance.difference",
+    "provenance.golden", "provenance.export", "provenance.effect", "provenance.attribution", "provenance.notebook",
     "provenance.gpt2.model", "provenance.gpt2.weights", "provenance.gpt2.checkpoints",
     "provenance.gpt2.keys", "provenance.gpt2.stored",
     "provenance.gpt2.witnesses", "provenance.gpt2.witness_tensorflow", "provenance.gpt2.points_transformers",
@@ -44,7 +50,7 @@ TORCH = (
 
 WHERE = {
     "torch": TORCH,
-    "safetensors": ("provenance.store", "provenance.gpt2"),
+    "safetensors": ("provenance.store", "provenance.gpt2", "provenance.tensor_files"),
     "git": ("provenance.sources",),
     "fastapi": ("app",),
     "starlette": ("app",),

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from itertools import groupby
 
 from app.explorer import Explorer
 from app.pages.links import group_url, site_url, tensor_url
@@ -98,14 +96,3 @@ def step_says(trace: Trace, step: int) -> str:
     if step:
         return f"decode step {step}: the token “{tokens[0].text}”"
     return f"prefill: the prompt's {len(tokens)} tokens" if len(tokens) > 1 else "prefill: the prompt's token"
-
-
-@lru_cache(maxsize=64)
-def computation_order(catalogue: Catalogue, layers: int, step: int) -> tuple[Address, ...]:
-    """All tensors of one step as they are computed: the repeated rows once for every layer."""
-    order: list[Address] = []
-    for layered, run in groupby(catalogue, key=lambda row: is_layered(row.site)):
-        rows = [row for row in run if row.steps.cover(step)]
-        places = range(layers) if layered else (None,)
-        order += [Address(row.site, layer, step) for layer in places for row in rows]
-    return tuple(order)

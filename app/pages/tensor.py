@@ -10,13 +10,14 @@ from app.pages.map import MapView, map_of_tensor
 from app.pages.norms import Norms, norms_of
 from app.pages.numbers import short
 from app.pages.proof import Proof, proof_of_tensor
-from app.pages.scope import Link, Scope, Stop, computation_order, step_name, step_says
+from app.pages.scope import Link, Scope, Stop, step_name, step_says
 from app.pages.values import NoValues, Values, values_of
 from app.pages.view import Asked
 from app.pages.what import What, what_is
 from provenance.axes import Counts
 from provenance.catalogue import Intermediate
 from provenance.names import Address, is_layered
+from provenance.order import computation_order
 from provenance.recorder import check_address
 from provenance.trace import Trace
 

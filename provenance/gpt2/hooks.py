@@ -13,24 +13,28 @@ from provenance.catalogue import Alias, Intermediate
 
 HOOK = "TransformerLens' hook"
 
-_BY_TOKEN = "laid out [B, T, H, head_dim]"
-_VISIBLE = "−∞ at masked cells; equal at all others"
+def _hook(pattern: str) -> Alias:
+    return Alias(HOOK, pattern)
 
 
-def _hook(pattern: str, note: str = "") -> Alias:
-    return Alias(HOOK, pattern, note)
+def _by_token(pattern: str) -> Alias:
+    return Alias(HOOK, pattern, "laid out [B, T, H, head_dim]", axes=("B", "T", "H", "hd"))
+
+
+def _hidden(pattern: str) -> Alias:
+    return Alias(HOOK, pattern, "−∞ at masked cells; equal at all others", hides=True)
 
 
 HOOKS: Mapping[str, Alias] = {
     "embed.tokens": _hook("hook_embed"),
     "embed.positions": _hook("hook_pos_embed"),
     "h.ln_1.normalized": _hook("blocks.{layer}.ln1.hook_normalized"),
-    "h.attn.q": _hook("blocks.{layer}.attn.hook_q", _BY_TOKEN),
-    "h.attn.k": _hook("blocks.{layer}.attn.hook_k", _BY_TOKEN),
-    "h.attn.v": _hook("blocks.{layer}.attn.hook_v", _BY_TOKEN),
-    "h.attn.scores_masked": _hook("blocks.{layer}.attn.hook_attn_scores", _VISIBLE),
+    "h.attn.q": _by_token("blocks.{layer}.attn.hook_q"),
+    "h.attn.k": _by_token("blocks.{layer}.attn.hook_k"),
+    "h.attn.v": _by_token("blocks.{layer}.attn.hook_v"),
+    "h.attn.scores_masked": _hidden("blocks.{layer}.attn.hook_attn_scores"),
     "h.attn.pattern": _hook("blocks.{layer}.attn.hook_pattern"),
-    "h.attn.context": _hook("blocks.{layer}.attn.hook_z", _BY_TOKEN),
+    "h.attn.context": _by_token("blocks.{layer}.attn.hook_z"),
     "h.attn.out": _hook("blocks.{layer}.hook_attn_out"),
     "h.resid_mid": _hook("blocks.{layer}.hook_resid_mid"),
     "h.ln_2.normalized": _hook("blocks.{layer}.ln2.hook_normalized"),
