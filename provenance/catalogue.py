@@ -118,7 +118,8 @@ class Intermediate:
     (LaTeX) computes it from `inputs`; `points` say where the cited file holds it; `masked_by`
     names the boolean site whose False cells are masked here; `variant` names the kind of model that
     alone has the site (see `variants`); `stream` marks what lies on the residual stream; `product_of`
-    are two tensors, where each cell is the dot product of a row of each, up to a constant factor.
+    are two tensors, where each cell is the dot product of a row of each, up to a constant factor;
+    `discrete` marks whole numbers and truth values.
     """
 
     site: str
@@ -138,6 +139,7 @@ class Intermediate:
     variant: str = ""
     stream: bool = False
     product_of: tuple[Read, ...] = ()
+    discrete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +217,8 @@ class Catalogue:
 
     def consumers(self, site: str) -> tuple[Operation, ...]:
         """Operations that read a site, its own producer left out, in order of computation."""
-        own = self.row(site).operation
         readers = dict.fromkeys(row.operation for row in self.readers(site))
-        return tuple(self.operations[id] for id in readers if id != own)
+        return tuple(self.operations[id] for id in readers if id != self.row(site).operation)
 
     def context(self, site: str) -> tuple[Context, ...]:
         """The evidence shown with a tensor: its producer's, then its consumers'."""
@@ -234,8 +235,7 @@ class Catalogue:
 
     def factors_of(self, address: Address, layers: int) -> tuple[Address, ...]:
         """The two tensors whose rows' products an address sums up; none where it is no such sum."""
-        reads = self.row(address.site).product_of
-        return tuple(factor for read in reads for factor in reach(read, address, layers))
+        return tuple(factor for read in self.row(address.site).product_of for factor in reach(read, address, layers))
 
     def readers_of(self, address: Address, layers: int, last_step: int) -> tuple[Address, ...]:
         """The tensors that are computed from an address, in order of computation."""

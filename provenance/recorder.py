@@ -7,17 +7,20 @@ What such a replay hands on is compared with what was kept, bit for bit.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 from pydantic import ValidationError
 
 from provenance.catalogue import Catalogue, Kind
+from provenance.editing import Editor
+from provenance.edits import MOST_EDITS, Edit
 from provenance.errors import InvalidInput, InvalidPrompt, OutOfRange, PromptTooLong
 from provenance.model import Model
 from provenance.names import Address
 from provenance.prompt import Prompt
+from provenance.selection import check_picks
 from provenance.trace import Recipe, TokenRecord, Trace
 
 Progress = Callable[[int, int], None]
@@ -54,11 +57,12 @@ def plan(
     temperature: float = 0.0,
     seed: int = 0,
     threads: int | None = None,
+    edits: Sequence[Edit] = (),
 ) -> Recipe:
     """What a recording will be, with its id, before it runs.
 
-    Raises InvalidPrompt for ids outside the vocabulary, PromptTooLong with the counts, and
-    InvalidInput for steps, a temperature, a seed or threads out of range.
+    Raises InvalidPrompt for ids outside the vocabulary, PromptTooLong with the counts, InvalidInput for
+    steps, a temperature, a seed or threads out of range, and OutOfRange for an edit outside the run.
     """
     if not prompt.tokens:
         raise InvalidPrompt("The prompt is empty.", hint="Give at least one token of text.")
@@ -67,6 +71,11 @@ def plan(
         raise InvalidPrompt(f"Token id {outside[0]} lies outside this model's vocabulary of {model.vocabulary}.")
     if len(prompt.tokens) + steps > model.context:
         raise PromptTooLong(len(prompt.tokens), steps, model.context)
+    if len(edits) > MOST_EDITS:
+        raise InvalidInput(f"{len(edits)} edits are more than the {MOST_EDITS} that one run can have.")
+    for edit in edits:
+        row = model.catalogue.row(edit.address.site)
+        check_picks(model.catalogue, row, edit.picks, model.constants, len(prompt.tokens) + steps)
     try:
         return Recipe(
             model=model.info,
@@ -77,6 +86,7 @@ def plan(
             seed=seed,
             threads=threads or torch.get_num_threads(),
             torch=torch.__version__,
+            edits=tuple(edits),
         )
     except ValidationError as error:
         wrong = error.errors()[0]
@@ -87,9 +97,16 @@ def plan(
 
 @torch.inference_mode()
 def record(
-    model: Model, recipe: Recipe, progress: Progress | None = None
+    model: Model,
+    recipe: Recipe,
+    progress: Progress | None = None,
+    patches: Mapping[str, torch.Tensor] | None = None,
 ) -> tuple[tuple[int, ...], dict[str, torch.Tensor]]:
-    """Run a recipe: the ids chosen at the end of each step, and the kept tensors by address."""
+    """Run a recipe: the ids chosen at the end of each step, and the kept tensors by address.
+
+    `patches` are the cells that its edits put in, as `patches_of` gives them.
+    """
+    editor = Editor.of(model.catalogue, recipe, patches or {})
     torch.set_num_threads(recipe.threads)
     generator = torch.Generator().manual_seed(recipe.seed)
     chosen: list[int] = []
@@ -99,7 +116,7 @@ def record(
         ids = [chosen[-1]] if step else [token.id for token in recipe.tokens]
         kept = {"tokens": torch.tensor([ids])}
         for segment in model.segments:
-            kept |= model.run(segment, kept, steps)
+            kept |= model.run(segment, kept, steps, editor.tap(step))
             done += 1
             if progress:
                 progress(done, total)
@@ -182,7 +199,8 @@ def replay(model: Model, trace: Trace, segment: str, step: int) -> Replayed:
         return tensor
 
     kept = trace.kept(step)
-    handed_on = model.run(segment, kept, trace.earlier(step), tap)
+    editor = Editor.of(model.catalogue, trace.recipe, trace.patches)
+    handed_on = model.run(segment, kept, trace.earlier(step), editor.tap(step, tap))
     pairs = [(tensor, kept[place]) for place, tensor in handed_on.items() if place in kept]
     equal = all(_same_bits(ours, theirs) for ours, theirs in pairs)
     largest = 0.0 if equal else max(float((a.double() - b.double()).abs().max()) for a, b in pairs)

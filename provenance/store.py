@@ -1,7 +1,7 @@
 """The trace store: one directory a trace, written whole or not at all.
 
     <directory>/<id>/trace.json             the record
-    <directory>/<id>/tensors.safetensors    the kept tensors, by address
+    <directory>/<id>/tensors.safetensors    the kept tensors, by address; what edits put in, as patch/…
     <directory>/<id>/verdict.json           what was proven about it, once it was verified
 
 A trace is written under a temporary name, flushed to disk, and renamed. A process that is killed
@@ -31,6 +31,8 @@ from provenance.trace import FORMAT, Recipe, Record, TokenRecord, Trace
 
 _ID = re.compile(r"[0-9a-f]{32}")
 _PARTIAL = ".partial-"
+_PATCH = "patch/"
+"""What the stored names of an edit's cells start with: no address has a slash."""
 _STALE_SECONDS = 3600
 
 
@@ -51,12 +53,19 @@ class TraceStore:
         self._opened: dict[str, tuple[tuple[tuple[int, int], ...], Trace]] = {}
         self._lock = threading.Lock()
 
-    def save(self, recipe: Recipe, generated: tuple[Token, ...], tensors: Mapping[str, torch.Tensor]) -> Trace:
+    def save(
+        self,
+        recipe: Recipe,
+        generated: tuple[Token, ...],
+        tensors: Mapping[str, torch.Tensor],
+        patches: Mapping[str, torch.Tensor] | None = None,
+    ) -> Trace:
         """Write a trace; where the same one is stored already, that one stays."""
         self.directory.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=self.directory))
         try:
-            _write_tensors(partial / "tensors.safetensors", tensors)
+            named = {f"{_PATCH}{key}": tensor for key, tensor in (patches or {}).items()}
+            _write_tensors(partial / "tensors.safetensors", {**tensors, **named})
             record = Record(
                 recipe=recipe,
                 generated=tuple(TokenRecord.of(token) for token in generated),
@@ -122,9 +131,11 @@ class TraceStore:
                 hint="Delete it and record again.",
             )
         try:
-            return Trace(record, load_file(file))
+            stored = load_file(file)
         except (OSError, SafetensorError) as error:
             raise CorruptTrace(f"The tensors of trace {id} cannot be read: {error}.") from None
+        patches = {name: stored.pop(name) for name in list(stored) if name.startswith(_PATCH)}
+        return Trace(record, stored, {name.removeprefix(_PATCH): cells for name, cells in patches.items()})
 
     def _record(self, id: str) -> Record:
         try:

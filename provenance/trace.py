@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from provenance.edits import MOST_EDITS, Edit
 from provenance.errors import OutOfRange
 from provenance.model import Kept, ModelInfo
 from provenance.names import Address
@@ -52,7 +53,8 @@ class Recipe(Frozen):
     """Everything that determines a trace, and its id.
 
     `temperature` 0 takes the most likely token at each step and does not use `seed`. `threads` is
-    torch's thread count: another count can change the last bits of a product.
+    torch's thread count: another count can change the last bits of a product. `edits` are carried out
+    in their order.
     """
 
     model: ModelInfo
@@ -64,6 +66,7 @@ class Recipe(Frozen):
     device: str = "cpu"
     threads: Annotated[int, Field(ge=1)]
     torch: str
+    edits: Annotated[tuple[Edit, ...], Field(max_length=MOST_EDITS)] = ()
 
     @property  # cached, it would go along into a changed copy
     def id(self) -> str:
@@ -71,6 +74,8 @@ class Recipe(Frozen):
         deciding = self.model_dump(mode="json", exclude={"text", "model", "tokens"})
         if not self.temperature:
             deciding["seed"] = 0
+        if not self.edits:
+            del deciding["edits"]  # so that an unchanged run has the id it always had
         deciding |= {
             "format": FORMAT,
             "tokens": [token.id for token in self.tokens],
@@ -83,6 +88,11 @@ class Recipe(Frozen):
             ],
         }
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:32]
+
+    @property
+    def unedited(self) -> "Recipe":
+        """The same run without its edits."""
+        return self.model_copy(update={"edits": ()})
 
     @property
     def prompt(self) -> Prompt:
@@ -105,12 +115,21 @@ class Record(Frozen):
 
 
 class Trace:
-    """A recorded run: its record, and the kept tensors by address."""
+    """A recorded run: its record, and the kept tensors by address.
 
-    def __init__(self, record: Record, tensors: Mapping[str, torch.Tensor]) -> None:
+    `patches` are the cells that its edits put in from other traces.
+    """
+
+    def __init__(
+        self,
+        record: Record,
+        tensors: Mapping[str, torch.Tensor],
+        patches: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:
         self.record = record
         self.recipe = record.recipe
         self.tensors = tensors
+        self.patches = patches or {}
 
     @cached_property
     def id(self) -> str:

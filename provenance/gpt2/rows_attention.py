@@ -59,6 +59,7 @@ _MASK_ROWS = (
         formula=r"i = (0, \dots, n_d - 1)^\top",
         points=(Point("attention_mask", 63, "i"),),
         inputs=(Read("h.attn.scores"),),
+        discrete=True,
     ),
     Intermediate(
         site="h.attn.mask.j",
@@ -71,6 +72,7 @@ _MASK_ROWS = (
         formula=r"j = (0, \dots, n_s - 1)",
         points=(Point("attention_mask", 64, "j"),),
         inputs=(Read("h.attn.scores"),),
+        discrete=True,
     ),
     Intermediate(
         site=_VISIBLE,
@@ -83,6 +85,7 @@ _MASK_ROWS = (
         formula=r"m_{ij} = [\,i \ge j - n_s + n_d\,]",
         points=(Point("attention_mask", 65, "m"),),
         inputs=(Read("h.attn.mask.i"), Read("h.attn.mask.j")),
+        discrete=True,
     ),
     Intermediate(
         site="h.attn.mask.b",
