@@ -4,6 +4,7 @@ The same tap works at recording and at every replay, so that an edited trace giv
 tensors bit for bit. What a patch takes from another trace is kept in the trace itself.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -68,6 +69,19 @@ class Editor:
                 case Action.PATCH:
                     tensor[index] = _fitting(self.patches[patch_key(number, address.step)], chosen, edit)
         return tensor
+
+    def alone(self, number: int) -> "Editor":
+        """The editor of one of the edits."""
+        own = {key.partition("@")[2]: cells for key, cells in self.patches.items() if key.startswith(f"{number}@")}
+        patches = {f"0@{step}": cells for step, cells in own.items()}
+        return Editor(self.catalogue, (self.edits[number],), self.start, patches)
+
+    def chosen(self, address: Address, tensor: Tensor) -> int:
+        """How many cells of a tensor the edits choose, each edit counted for itself."""
+        row = self.catalogue.row(address.site)
+        covering = [edit for edit in self.edits if edit.covers(address)]
+        found = [cells(self.catalogue, row, edit, address.step, self.start, tensor.shape) for edit in covering]
+        return sum(math.prod(part.numel() for part in index) for index in found)
 
 
 def patch_key(number: int, step: int) -> str:

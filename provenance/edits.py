@@ -77,9 +77,7 @@ class Edit(BaseModel):
         return f"{self.place}{step}{picks} {sign} {value}"
 
 
-def parse_edit(
-    catalogue: Catalogue, layers: int, last_step: int, text: str, full_id: Callable[[str], str]
-) -> Edit:
+def parse_edit(catalogue: Catalogue, layers: int, last_step: int, text: str, full_id: Callable[[str], str]) -> Edit:
     """Read an edit; the tensor may have any of its names. `full_id` completes the id of a trace.
 
     Raises InvalidInput, UnknownSite with near matches, or OutOfRange for a layer or step there is not.
@@ -127,7 +125,7 @@ def _check(row: Intermediate, address: Address, step: int | None, layers: int, l
     if address.layer is not None and address.layer >= layers:
         raise OutOfRange(f"There is no layer {address.layer}.", hint=f"The model has layers 0 to {layers - 1}.")
     steps = [n for n in range(last_step + 1) if row.steps.cover(n)]
-    if not steps or step is not None and step not in steps:
+    if not steps or (step is not None and step not in steps):
         which = "any step of this run" if step is None else f"step {step} of this run"
         raise OutOfRange(
             f"{row.site} does not exist in {which}.",
