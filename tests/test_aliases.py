@@ -9,8 +9,8 @@ import torch
 from conftest import TINY, tiny_model_of
 
 from provenance.gpt2.catalogue import CATALOGUE
-from provenance.gpt2.hooks import HOOK
 from provenance.lookup import find, search
+from provenance.naming import HOOK
 
 # Measured with TransformerLens 3.9.0: hook, site, how its axes lie, and the largest difference seen.
 FACTS = (

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from provenance.catalogue import Alias, Intermediate
+from provenance.naming import HOOK
 
-HOOK = "TransformerLens' hook"
 
 def _hook(pattern: str) -> Alias:
     return Alias(HOOK, pattern)

@@ -11,8 +11,8 @@ from provenance.catalogue import Intermediate, Kind
 from provenance.errors import UnsupportedCheckpoint
 from provenance.gpt2.catalogue import CATALOGUE
 from provenance.gpt2.config import Config
-from provenance.gpt2.rows_shared import KEY, SCOPE
 from provenance.names import Address, is_layered
+from provenance.naming import KEY, SCOPE
 from provenance.variants import catalogue_of
 
 HEAD = "lm_head.weight"

@@ -2,7 +2,8 @@
 
 from provenance.catalogue import Across, Alias, Intermediate, Kind, Point, Read, Steps
 from provenance.gpt2.config import TIED, UNTIED
-from provenance.gpt2.rows_shared import KEY, MODULE, key, layer_norm, module, scope
+from provenance.gpt2.rows_shared import key, layer_norm, module, scope
+from provenance.naming import KEY, MODULE
 
 _EMBEDDING = ("Model", "Embedding")
 _OUTPUT = ("Model", "Output")
@@ -19,6 +20,7 @@ EMBEDDING = (
         formula=r"X",
         points=(Point("model", 150, "X", "argument"),),
         kind=Kind.INPUT,
+        discrete=True,
     ),
     Intermediate(
         site="wpe",
@@ -83,6 +85,7 @@ EMBEDDING = (
             ),
         ),
         inputs=(Read("tokens"), Read("presents", Across.EARLIER, Steps.DECODE)),
+        discrete=True,
     ),
     Intermediate(
         site="embed.positions",

@@ -1,10 +1,7 @@
 """Rows that GPT-2 needs several times: a LayerNorm has six, a projection has two parameters."""
 
 from provenance.catalogue import Across, Alias, Intermediate, Kind, Point, Read
-
-SCOPE = "OpenAI's variable scope"
-MODULE = "transformers' module"
-KEY = "transformers' checkpoint"
+from provenance.naming import KEY, MODULE, SCOPE
 
 BLOCK_INPUT = (Read("embed.h", Across.FIRST), Read("h.resid_post", Across.PREVIOUS))
 """The residual stream entering a block: the embeddings, or the output of the block before."""

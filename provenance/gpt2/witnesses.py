@@ -15,10 +15,10 @@ from provenance.gpt2.config import Config
 from provenance.gpt2.model import GPT2
 from provenance.gpt2.pins import OPENAI, TRANSFORMERS
 from provenance.gpt2.points_transformers import HOLDS, Held
-from provenance.gpt2.rows_shared import KEY, SCOPE
 from provenance.gpt2.stored import read_stored
 from provenance.model import Model
 from provenance.names import Address, is_layered
+from provenance.naming import KEY, SCOPE
 from provenance.witness.execute import load
 from provenance.witness.tensorflow_standin import CODE_FILENAME, HParams, TensorFlow, wrap
 from provenance.witness.testimony import Claim, Observe, Place, place_of
