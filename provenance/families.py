@@ -40,7 +40,9 @@ class Family:
     compared: implementations fill masked cells differently. `equation` recomputes a site from its
     recorded inputs in float64, or returns None where it is no computation. `elsewhere` says where other
     cited files than the catalogue's hold the sites. `on_tensorflow` are further witnesses, heard on
-    request alone: they need TensorFlow.
+    request alone: they need TensorFlow. `differ_by_split` are sites whose value at one position depends on
+    which step ran it. `cancelling` are sums of terms of both signs, which may come out far smaller than their
+    terms: their rounding is that of what they are computed from.
     """
 
     catalogue: Catalogue
@@ -49,6 +51,8 @@ class Family:
     equation: Callable[[Model, str, Mapping[str, tuple[Array, ...]]], Array | None]
     elsewhere: tuple[Holders, ...] = ()
     on_tensorflow: tuple[Witness, ...] = ()
+    differ_by_split: frozenset[str] = frozenset()
+    cancelling: frozenset[str] = frozenset()
 
 
 def _gpt2_equation(model: Model, site: str, arrays: Mapping[str, tuple[Array, ...]]) -> Array | None:
@@ -68,5 +72,7 @@ FAMILIES: Mapping[str, Family] = {
         _gpt2_equation,
         (Holders(TRANSFORMERS, TRANSFORMERS.blobs[0].release, holders()),),
         (OpenAITensorFlowWitness(),),
+        differ_by_split=frozenset({"h.attn.mask.i"}),
+        cancelling=frozenset({"h.ln_1.u", "h.ln_2.u", "ln_f.u"}),
     ),
 }
