@@ -236,10 +236,14 @@ def residuals(trace: Trace, places: Sequence[str], positions: Sequence[Position]
 def _compare(ours: Tensor, recorded: Tensor) -> tuple[float, float, bool]:
     """The largest difference of the finite cells, the tolerance, and whether all cells agree."""
     finite = ours.isfinite() & recorded.isfinite()
-    largest = float(recorded[finite].double().abs().max()) if finite.any() else 0.0
-    # Half precision rounds at its own last place; fp32 within the tolerance that all verdicts use.
-    relative = max(TOLERANCE, 2 * torch.finfo(recorded.dtype).eps)
-    tolerance = relative * max(1.0, largest)
+    tolerance = tolerance_of(recorded[finite])
     difference = float((ours.double() - recorded.double())[finite].abs().max()) if finite.any() else 0.0
     rest = torch.equal(ours[~finite].nan_to_num(), recorded[~finite].nan_to_num())
     return difference, tolerance, rest and difference <= tolerance
+
+
+def tolerance_of(recorded: Tensor) -> float:
+    """How far logits computed anew may lie from recorded ones (finite, any shape)."""
+    largest = float(recorded.double().abs().max()) if recorded.numel() else 0.0
+    # Half precision rounds at its own last place; fp32 within the tolerance that all verdicts use.
+    return max(TOLERANCE, 2 * torch.finfo(recorded.dtype).eps) * max(1.0, largest)

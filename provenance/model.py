@@ -38,6 +38,48 @@ class ModelInfo:
     dtype: str
 
 
+Get = Callable[[str], torch.Tensor]
+"""Gives the tensor at a place, in one step of a trace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How a write is a sum over heads: each head's channels times its rows of a matrix, and one offset.
+
+    `by_head` is the place of the heads on an axis of their own, `joined` that of the same heads side
+    by side (B, T, heads · channels), `weight` of the matrix (1, heads · channels, d), `bias` of the offset (d).
+    """
+
+    count: int
+    by_head: str
+    joined: str
+    weight: str
+    bias: str
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One term of the residual stream: the place of what is added (B, T, d), and in a word what wrote it."""
+
+    place: str
+    writer: str
+    split: Split | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Readout:
+    """How a logit reads the residual stream at one position: stream · `direction` + `offset`.
+
+    Exact in float64 for the stream whose `scale` (the place it was recorded at) is taken, and linear:
+    the parts of a stream add up. `direction` is (d). `offset_place` is where the offset comes from.
+    """
+
+    direction: torch.Tensor
+    offset: float
+    scale: str
+    offset_place: str
+
+
 class Model(Protocol):
     """A model that can be recorded and replayed segment by segment.
 
@@ -74,3 +116,10 @@ class Model(Protocol):
 
     def unembed(self, x: torch.Tensor) -> torch.Tensor:
         """The logits (…, V) that the model's output makes of a residual stream (…, d)."""
+
+    @property
+    def writes(self) -> Sequence[Write]:
+        """All that is added to the residual stream, in order of computation."""
+
+    def readout(self, token: int, index: int, get: Get) -> Readout:
+        """How the logit of a token reads the stream at an index of a step, with the recorded scale."""
