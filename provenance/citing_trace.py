@@ -18,6 +18,7 @@ _PROMPT_SHOWN = 200
 class TraceFacts:
     """What a trace is, in plain values. `prompt` is None where the tokens are no UTF-8 text.
 
+    `edits` are the changes that were made to its tensors while it ran, in their order.
     `torch` is the version of the library that computed it; `created_at` a time in ISO 8601.
     """
 
@@ -37,6 +38,7 @@ class TraceFacts:
     seed: int
     created_at: str
     tensors_sha256: str
+    edits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class TraceCitation:
     @property
     def title(self) -> str:
         """Id and model."""
-        return visible(f"Trace {self.facts.id[:12]} of {self.facts.model}")
+        edited = ", changed on purpose" if self.facts.edits else ""
+        return visible(f"Trace {self.facts.id[:12]} of {self.facts.model}{edited}")
 
     @property
     def description(self) -> str:
@@ -56,6 +59,7 @@ class TraceCitation:
         facts = self.facts
         return visible(
             f"Trace {facts.id}. {self._model}. Prompt: {self._prompt(json_text)}. {self._run}. "
+            f"{self._changed}"
             f"SHA-256 of the tensors: {facts.tensors_sha256}. Recorded at {facts.created_at}."
         )
 
@@ -74,6 +78,11 @@ class TraceCitation:
             f"torch {facts.torch}, {facts.dtype} on {facts.device}, threads: {facts.threads}"
         )
 
+    @property
+    def _changed(self) -> str:
+        edits = self.facts.edits
+        return f"Changed while it ran, in this order: {'; '.join(edits)}. " if edits else ""
+
     def _prompt(self, write: Callable[[str], str]) -> str:
         text = self.facts.prompt
         if text is None:
@@ -91,7 +100,9 @@ class TraceCitation:
         """One paragraph; prompt and hashes stand in code spans, where no markup works."""
         prompt = self._prompt(lambda text: markdown_code(json_text(text)))
         head = f"Trace {self.facts.id}; {self._model}"
-        return f"{markdown_text(head)}; prompt: {prompt}; {markdown_text(self._run)}"
+        edits = ", ".join(markdown_code(visible(edit)) for edit in self.facts.edits)
+        changed = f"; changed while it ran, in this order: {edits}" if edits else ""
+        return f"{markdown_text(head)}; prompt: {prompt}; {markdown_text(self._run)}{changed}"
 
     @property
     def bibtex(self) -> str:

@@ -63,7 +63,8 @@ class Editor:
             tensor = tensor.clone()
             match edit.action:
                 case Action.SET:
-                    tensor[index] = edit.value
+                    # Through a tensor, since a number over the dtype's largest is refused; so it is infinite.
+                    tensor[index] = torch.tensor(edit.value, dtype=torch.float64).to(tensor.dtype)
                 case Action.SCALE:
                     tensor[index] = chosen * edit.value
                 case Action.PATCH:

@@ -148,7 +148,9 @@ def test_an_index_outside_the_run_is_refused_before_it_runs(tiny_model: GPT2, te
 def test_what_is_marked_discrete_is_what_holds_no_floats(tiny_model: GPT2, tmp_path: Path) -> None:
     trace = recorded(tiny_model, TraceStore(tmp_path))
     for row in ROWS:
-        address = Address(row.site, 0 if is_layered(row.site) else None, next(n for n in (0, 1) if row.steps.cover(n)))
+        address = Address(
+            row.site, 0 if is_layered(row.site) else None, next(n for n in (0, 1) if row.steps.cover(n))
+        )
         tensor = Replayer().tensor(tiny_model, trace, address)
         assert row.discrete is not tensor.is_floating_point(), row.site
 
@@ -286,7 +288,9 @@ def test_a_source_that_did_not_run_the_positions_is_refused(tiny_model: GPT2, tm
 def test_edits_are_carried_out_in_their_order(tiny_model: GPT2) -> None:
     texts = ("h.0.attn.out = 3", "h.0.attn.out[channel=1] *= 2")
     tensor = torch.ones(1, START, TINY.n_embd)
-    both = Editor(ROWS, tuple(parsed(text) for text in texts), START, {}).changed(Address.parse("h.0.attn.out"), tensor)
+    both = Editor(ROWS, tuple(parsed(text) for text in texts), START, {}).changed(
+        Address.parse("h.0.attn.out"), tensor
+    )
     back = Editor(ROWS, tuple(parsed(text) for text in reversed(texts)), START, {})
     assert both[0, 0, :3].tolist() == [3, 6, 3]
     assert back.changed(Address.parse("h.0.attn.out"), tensor)[0, 0, :3].tolist() == [3, 3, 3]
