@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.pages.numbers import Number, rounded
-from app.pictures.cells import Array, Mask, exact
 from app.pictures.parts import visible
+from provenance.pictures.cells import Array, Mask, exact
 
 MOST_TOKENS = 200
 """The most tokens that are drawn; longer texts are drawn in parts."""

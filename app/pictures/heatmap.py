@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.pages.numbers import Number, count, measure, rounded
-from app.pictures.cells import Array, Mask, exact
-from app.pictures.colours import MASKED, NAN, NEGATIVE, POSITIVE, Scale, other
 from app.pictures.parts import Heading, visible
 from app.pictures.plane import Plane, Side
+from provenance.pictures.cells import Array, Mask, exact
+from provenance.pictures.colours import MASKED, NAN, NEGATIVE, POSITIVE, Scale, other
 from provenance.summary import Summary
 
 Says = Callable[[int, int], str]

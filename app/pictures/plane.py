@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.pictures.cells import Array
+from provenance.pictures.cells import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.pages.numbers import Number, measure, rounded
-from app.pictures.cells import Array, exact
 from app.pictures.parts import Mark
+from provenance.pictures.cells import Array, exact
 
 _WIDTH, _HEIGHT = 640.0, 140.0
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.pages.numbers import Number, measure, rounded
-from app.pictures.cells import Array, Mask, exact
 from app.pictures.parts import Mark
+from provenance.pictures.cells import Array, Mask, exact
 
 MOST_POINTS = 160
 """The most points of a profile; longer ones join rows."""
@@ -57,10 +57,12 @@ class Leader:
     peak_at: str
 
 
-def row_profile(cells: Array, hidden: Mask | None, axis: str, names: Names) -> ProfilePicture | None:
+def row_profile(
+    cells: Array, hidden: Mask | None, axis: str, names: Names, sums: "Sums | None" = None
+) -> ProfilePicture | None:
     """The profile of a matrix's rows; None for fewer than two rows or where nothing is finite."""
     rows = cells.shape[0]
-    sums = _sums(cells, hidden)
+    sums = sums or sums_of(cells, hidden)
     if rows < 2 or not sums.row_counts.any():
         return None
     joined = -(-rows // MOST_POINTS)
@@ -107,15 +109,17 @@ def row_profile(cells: Array, hidden: Mask | None, axis: str, names: Names) -> P
 
 
 def largest_columns(
-    cells: Array, hidden: Mask | None, names: Names, row_names: Names, most: int = TOP
+    cells: Array, hidden: Mask | None, names: Names, row_names: Names, most: int = TOP, sums: "Sums | None" = None
 ) -> tuple[Leader, ...]:
     """The columns with the largest RMS, the largest first."""
-    sums = _sums(cells, hidden)
+    sums = sums or sums_of(cells, hidden)
     if not sums.column_counts.any():
         return ()
     with np.errstate(over="ignore"):
         rms = np.sqrt(sums.column_squares / np.maximum(sums.column_counts, 1))
-    order = [int(n) for n in np.argsort(-rms, kind="stable")[:most] if sums.column_counts[n]]
+    # Sorting only what can be among them: there may be as many columns as a vocabulary has entries.
+    found = np.flatnonzero(rms >= np.partition(rms, -most)[-most]) if len(rms) > most else np.arange(len(rms))
+    order = [int(n) for n in found[np.argsort(-rms[found], kind="stable")][:most] if sums.column_counts[n]]
     leaders = []
     for column in order:
         usable = _usable(cells[:, column], None if hidden is None else hidden[:, column])
@@ -130,7 +134,7 @@ def largest_columns(
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
+class Sums:
     """Counts and sums of squares by row and column, and each row's ends, over usable cells."""
 
     row_counts: Array
@@ -141,23 +145,26 @@ class _Sums:
     column_squares: Array
 
 
-def _sums(cells: Array, hidden: Mask | None) -> _Sums:
+def sums_of(cells: Array, hidden: Mask | None) -> Sums:
+    """The sums of a matrix, in parts that fit the memory."""
     every = max(1, _AT_ONCE // max(1, cells.shape[1]))
     by_row: list[tuple[Array, ...]] = []
     column_counts, column_squares = np.zeros(cells.shape[1], dtype=np.int64), np.zeros(cells.shape[1])
     for at in range(0, cells.shape[0], every):
         part = cells[at : at + every]
         usable = _usable(part, None if hidden is None else hidden[at : at + every])
-        wide = np.where(usable, part.astype(np.float64), 0.0)
+        wide = part.astype(np.float64)
+        if not (whole := bool(usable.all())):
+            wide = np.where(usable, wide, 0.0)
         with np.errstate(over="ignore"):
             squares = np.square(wide)
             column_squares += squares.sum(0)
             row_squares = squares.sum(1)
         column_counts += usable.sum(0)
-        low, high = (np.where(usable, wide, end) for end in (np.inf, -np.inf))
+        low, high = (wide if whole else np.where(usable, wide, end) for end in (np.inf, -np.inf))
         by_row.append((usable.sum(1), row_squares, low.min(1), high.max(1)))
     counts, sums, lows, highs = (np.concatenate(parts) for parts in zip(*by_row, strict=True))
-    return _Sums(counts, sums, lows, highs, column_counts, column_squares)
+    return Sums(counts, sums, lows, highs, column_counts, column_squares)
 
 
 def _usable(cells: Array, hidden: Mask | None) -> Mask:

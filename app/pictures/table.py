@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.pages.numbers import rounded
-from app.pictures.cells import Array, Mask, exact
 from app.pictures.parts import Heading
+from provenance.pictures.cells import Array, Mask, exact
 
 ROWS = 16
 COLUMNS = 12

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from app.pictures.reduce import Blocks, Is
+from provenance.pictures.reduce import Blocks, Is
 from provenance.summary import Summary
 
 STEPS = 249

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from app.pictures.colours import HATCH, MASKED, NAN, NEGATIVE, POSITIVE, SIGN, Scale
-from app.pictures.png import indexed_png
-from app.pictures.reduce import Blocks
+from provenance.pictures.colours import HATCH, MASKED, NAN, NEGATIVE, POSITIVE, SIGN, Scale
+from provenance.pictures.png import indexed_png
+from provenance.pictures.reduce import Blocks
 
 _HATCH_EVERY = 6
 _SIGN_FROM = 9

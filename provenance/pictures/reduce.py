@@ -6,7 +6,7 @@ from enum import IntEnum, StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from app.pictures.cells import Array, Mask
+from provenance.pictures.cells import Array, Mask
 
 _AT_ONCE = 1 << 21
 """The most cells that are worked on at once, to spare memory."""

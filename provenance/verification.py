@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 
 from provenance.catalogue import Catalogue, Kind
 from provenance.citation import Citation
-from provenance.errors import Corrupt, InvalidInput, Unavailable, UnsupportedCheckpoint
+from provenance.cited_bytes import check_bytes
+from provenance.departures import is_changed, unlike_the_equations, unlike_the_files
+from provenance.errors import Unavailable, UnsupportedCheckpoint
 from provenance.families import Family
 from provenance.model import Model
 from provenance.names import Address, is_layered
@@ -55,7 +57,7 @@ def verify(
     tell = progress or (lambda what: None)
     work = _Work(family, model, trace)
     tell("the cited files' bytes")
-    contents = _check_bytes(work, sources)
+    work.bytes, contents = check_bytes(work.catalogue, sources)
     packages = {"torch", "transformers", "numpy", "tensor-provenance"}
     for witness in (*family.witnesses, *extra):
         tell(f"{witness.pin.repository}, run line by line ({witness.label})")
@@ -86,7 +88,7 @@ class _Work:
     model: Model
     trace: Trace
     replayer: Replayer = field(default_factory=Replayer)
-    tables: dict[str, Array] = field(default_factory=dict)
+    tables: dict[tuple[str, int | None], Array] = field(default_factory=dict)
     bytes: list[Bytes] = field(default_factory=list)
     coverage: list[Coverage] = field(default_factory=list)
     executions: list[Execution] = field(default_factory=list)
@@ -101,13 +103,17 @@ class _Work:
         return self.replayer.tensor(self.model, self.trace, address)
 
     def wide(self, address: Address) -> Array:
-        """A tensor in float64; the tables outside the blocks, which every step reads, are widened once."""
+        """A tensor in float64; the tables outside the blocks, which every step reads, are widened once.
+
+        A table that is changed may be another one in each step.
+        """
         row = self.catalogue.row(address.site)
         if row.kind is not Kind.PARAMETER or address.layer is not None:
             return self.tensor(address).double().numpy()
-        if address.site not in self.tables:
-            self.tables[address.site] = self.tensor(address).double().numpy()
-        return self.tables[address.site]
+        key = address.site, address.step if is_changed(self.catalogue, self.trace.recipe, address) else None
+        if key not in self.tables:
+            self.tables[key] = self.tensor(address).double().numpy()
+        return self.tables[key]
 
     def visible(self, address: Address) -> torch.Tensor | None:
         """The cells that are compared: of score-like tensors the visible ones only."""
@@ -128,37 +134,13 @@ class _Work:
             yield from (Address(row.site, None, step) for row in rows if not is_layered(row.site))
 
 
-# --- bytes ---
-
-
-def _check_bytes(work: _Work, sources: Sources) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    citations = [
-        evidence.citation for operation in work.catalogue.operations.values() for evidence in operation.evidence
-    ]
-    for pin in {citation.pin.key: citation.pin for citation in citations}.values():
-        try:
-            content = sources.content(pin)
-            for citation in citations:
-                if citation.pin == pin:
-                    sources.excerpt(citation)
-        except (Unavailable, Corrupt, InvalidInput) as error:
-            work.bytes.append(Bytes(key=pin.key, problem=str(error)))
-        else:
-            found[pin.key] = content.data
-            work.bytes.append(
-                Bytes(key=pin.key, blob=content.blob.id, carrier=content.carrier, settled=content.settled)
-            )
-    return found
-
-
 # --- witnesses ---
 
 
 def _hear(work: _Work, witness: Witness, source: bytes | None) -> bool:
     """Run one witness; add its coverage, executions and parities, or why it does not testify."""
     label = witness.label
-    reasons = list(witness.departures(work.model))
+    reasons = [*unlike_the_files(work.trace.recipe), *witness.departures(work.model)]
     if work.model.info.dtype != "float32":
         reasons.append(f"this trace was computed in {work.model.info.dtype}; parity is measured in float32")
     if source is None:
@@ -284,8 +266,11 @@ def _recompute(work: _Work) -> None:
     if work.model.info.dtype != "float32":
         work.departures[EQUATION] = ("equations are recomputed for float32 traces",)
         return
+    recipe = work.trace.recipe
+    if changed := tuple(unlike_the_equations(work.catalogue, recipe)):
+        work.departures[EQUATION] = changed
     for address in work.addresses():
-        if work.catalogue.row(address.site).kind is not Kind.TENSOR:
+        if work.catalogue.row(address.site).kind is not Kind.TENSOR or is_changed(work.catalogue, recipe, address):
             continue
         inputs: dict[str, tuple[Array, ...]] = {}
         for source in work.catalogue.inputs_of(address, work.model.layers):

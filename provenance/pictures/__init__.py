@@ -1,0 +1,1 @@
+"""Tensors as pictures: cells joined, coloured and painted."""
