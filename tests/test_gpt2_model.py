@@ -15,8 +15,8 @@ from provenance.catalogue import Kind
 from provenance.gpt2.catalogue import CATALOGUE as WITH_VARIANTS
 from provenance.gpt2.config import Config
 from provenance.gpt2.model import GPT2
-from provenance.gpt2.rows_shared import KEY, MODULE
 from provenance.names import Address, is_layered
+from provenance.naming import KEY, MODULE
 from provenance.variants import catalogue_of
 
 Array = NDArray[Any]
@@ -424,3 +424,32 @@ def test_bfloat16_runs_and_stays_near_the_float32_run() -> None:
     rough, _ = model.forward(ids, tap=tap)
     assert floats == {torch.bfloat16}
     assert float((rough.float() - exact).abs().max()) < 0.05 * float(exact.abs().max())
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 24])
+def test_working_in_place_gives_the_bits_of_the_tapped_run(tiny_model: GPT2, length: int) -> None:
+    tokens = torch.arange(length).unsqueeze(0) * 3 % 97
+    kept: dict[str, torch.Tensor] = {}
+
+    def tap(place: str, tensor: torch.Tensor) -> torch.Tensor:
+        kept[place] = tensor
+        return tensor
+
+    plain, presents = tiny_model.forward(tokens)
+    tapped, others = tiny_model.forward(tokens, None, tap)
+    assert torch.equal(plain, tapped)
+    assert all(torch.equal(one, other) for one, other in zip(presents, others, strict=True))
+    assert len({tensor.data_ptr() for tensor in (kept["h.0.attn.scores_raw"], kept["h.0.attn.scores"])}) == 2
+    if length < 24:
+        after, _ = tiny_model.forward(tokens[:, :1], presents)
+        after_tapped, _ = tiny_model.forward(tokens[:, :1], others, tap)
+        assert torch.equal(after, after_tapped)
+
+
+def test_a_residual_stream_that_is_kept_is_never_overwritten(tiny_model: GPT2) -> None:
+    step = {"tokens": torch.tensor([[5, 9, 11]])}
+    for segment in tiny_model.segments:
+        before = {place: tensor.clone() for place, tensor in step.items()}
+        handed_on = tiny_model.run(segment, step, [])
+        assert all(torch.equal(step[place], tensor) for place, tensor in before.items()), segment
+        step |= handed_on

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu
 
+from provenance.gpt2.arithmetic import FRESH, IN_PLACE, Arithmetic
 from provenance.gpt2.catalogue import CATALOGUE
 from provenance.gpt2.config import Config
-from provenance.model import Kept, ModelInfo, Tap
+from provenance.gpt2.writes import read_by, writes_of
+from provenance.model import Get, Kept, ModelInfo, Readout, Tap, Write
 from provenance.names import Address
 from provenance.variants import catalogue_of
 
@@ -26,6 +27,11 @@ MASKED = 1e10
 
 def _untapped(_: str, tensor: Tensor) -> Tensor:
     return tensor
+
+
+def _arithmetic(tap: Tap) -> Arithmetic:
+    """In place where nobody looks on. A residual stream is never overwritten: the recorder keeps it."""
+    return IN_PLACE if tap is _untapped else FRESH
 
 
 class GPT2:
@@ -51,6 +57,8 @@ class GPT2:
         self.layers = config.n_layer
         self.context = config.n_ctx
         self.vocabulary = config.n_vocab
+        nothing = torch.empty(0)
+        self._last_masking: tuple[object, tuple[Tensor, Tensor]] = (None, (nothing, nothing))
 
     @property
     def parameter_bytes(self) -> int:
@@ -84,21 +92,23 @@ class GPT2:
         numbers = torch.arange(past_length, past_length + length, device=tokens.device)
         positions = tap("positions", numbers.expand(batch, length))  # (B, T)
         by_position = tap("embed.positions", wpe[positions])  # (B, T, d)
-        return tap("embed.h", by_token + by_position), wte
+        return tap("embed.h", _arithmetic(tap).add(by_token, by_position)), wte
 
     def _block(self, layer: int, x: Tensor, past: Tensor | None, tap: Tap) -> tuple[Tensor, Tensor]:
-        at = f"h.{layer}"
+        at, op = f"h.{layer}", _arithmetic(tap)
         a, present = self._attention(f"{at}.attn", self._norm(f"{at}.ln_1", x, tap), past, tap)
-        x = tap(f"{at}.resid_mid", x + a)  # (B, T, d)
+        x = tap(f"{at}.resid_mid", op.add(a, x))  # (B, T, d)
         m = self._mlp(f"{at}.mlp", self._norm(f"{at}.ln_2", x, tap), tap)
-        return tap(f"{at}.resid_post", x + m), present
+        return tap(f"{at}.resid_post", op.add(m, x)), present
 
     def _norm(self, at: str, x: Tensor, tap: Tap) -> Tensor:
+        op = _arithmetic(tap)
         g, b = tap(f"{at}.g", self.weights[f"{at}.g"]), tap(f"{at}.b", self.weights[f"{at}.b"])  # (d)
         u = tap(f"{at}.u", x.mean(dim=-1, keepdim=True))  # (B, T, 1)
-        s = tap(f"{at}.s", (x - u).square().mean(dim=-1, keepdim=True))  # (B, T, 1)
-        normalized = tap(f"{at}.normalized", (x - u) * torch.rsqrt(s + self.config.epsilon))
-        return tap(f"{at}.out", normalized * g + b)  # (B, T, d)
+        centred = x - u
+        s = tap(f"{at}.s", centred.square().mean(dim=-1, keepdim=True))  # (B, T, 1)
+        normalized = tap(f"{at}.normalized", op.mul(centred, torch.rsqrt(s + self.config.epsilon)))
+        return tap(f"{at}.out", op.add(op.mul(normalized, g), b))  # (B, T, d)
 
     def _linear(self, at: str, x: Tensor, tap: Tap) -> Tensor:
         w = tap(f"{at}.w", self.weights[f"{at}.w"])  # (1, in, out)
@@ -121,13 +131,18 @@ class GPT2:
         return tap(f"{at}.out", self._linear(f"{at}.c_proj", merged, tap)), present
 
     def _pattern(self, at: str, q: Tensor, k: Tensor, tap: Tap) -> Tensor:
+        op = _arithmetic(tap)
         w = tap(f"{at}.scores_raw", q @ k.transpose(-1, -2))  # (B, H, T, S)
-        w = tap(f"{at}.scores", w * self.config.head_dim**-0.5)
-        b = self._mask(f"{at}.mask", w, tap)  # (1, 1, T, S)
-        w = tap(f"{at}.scores_masked", w * b - MASKED * (1 - b))
-        x = tap(f"{at}.softmax.x", w - w.amax(dim=-1, keepdim=True))
-        ex = tap(f"{at}.softmax.ex", x.exp())
-        return tap(f"{at}.pattern", ex / ex.sum(dim=-1, keepdim=True))
+        w = tap(f"{at}.scores", op.mul(w, self.config.head_dim**-0.5))
+        if op.fresh:
+            b = self._mask(f"{at}.mask", w, tap)  # (1, 1, T, S)
+            w = tap(f"{at}.scores_masked", w * b - MASKED * (1 - b))
+        else:
+            b, penalty = self._masking(w)
+            w = torch.addcmul(penalty, w, b, out=w)  # w·b − masked·(1 − b) in one pass
+        x = tap(f"{at}.softmax.x", op.sub(w, w.amax(dim=-1, keepdim=True)))
+        ex = tap(f"{at}.softmax.ex", op.exp(x))
+        return tap(f"{at}.pattern", op.div(ex, ex.sum(dim=-1, keepdim=True)))
 
     def _mask(self, at: str, w: Tensor, tap: Tap) -> Tensor:
         queries, keys = w.shape[-2:]
@@ -137,9 +152,18 @@ class GPT2:
         b = tap(f"{at}.b", m.to(w.dtype))
         return tap(f"{at}.broadcast", b.view(1, 1, queries, keys))
 
+    def _masking(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        """The mask b of scores, and −masked·(1 − b); of the layer before, where the shape is the same."""
+        of, masking = self._last_masking
+        if of != (now := (w.shape[-2:], w.dtype)):
+            b = self._mask("", w, _untapped)
+            masking = (b, -(MASKED * (1 - b)))
+            self._last_masking = (now, masking)
+        return masking
+
     def _mlp(self, at: str, x: Tensor, tap: Tap) -> Tensor:
         c = tap(f"{at}.c_fc.c", self._linear(f"{at}.c_fc", x, tap))  # (B, T, m)
-        h = tap(f"{at}.h", gelu(c, approximate="tanh"))
+        h = tap(f"{at}.h", _arithmetic(tap).gelu(c))
         return tap(f"{at}.h2", self._linear(f"{at}.c_proj", h, tap))  # (B, T, d)
 
     def _output(self, x: Tensor, presents: Sequence[Tensor], wte: Tensor, tap: Tap) -> Tensor:
@@ -155,6 +179,15 @@ class GPT2:
     def unembed(self, x: Tensor) -> Tensor:
         """The logits (…, V) that the output makes of a residual stream (…, d), wherever it was taken."""
         return self._output(x, (), self.weights["wte"], _untapped)
+
+    @property
+    def writes(self) -> Sequence[Write]:
+        """The two embeddings, then each block's attention and MLP."""
+        return writes_of(self.config)
+
+    def readout(self, token: int, index: int, get: Get) -> Readout:
+        """How the logit of a token reads the stream at an index of a step, with the recorded scale."""
+        return read_by(self.config, token, index, get)
 
     # --- the pass in segments, as the recorder runs and replays it ---
 
@@ -184,7 +217,8 @@ class GPT2:
         if segment == "output":
             presents = [step[f"h.{layer}.attn.present"] for layer in range(self.layers)]
             x = step[f"h.{self.layers - 1}.resid_post"]
-            return {"logits": self._output(x, presents, self.weights["wte"], tap)}
+            wte = tap("wte", self.weights["wte"]) if self.config.tied else self.weights["wte"]
+            return {"logits": self._output(x, presents, wte, tap)}
         layer = int(segment.removeprefix("h."))
         x = step[f"h.{layer - 1}.resid_post"] if layer else step["embed.h"]
         x, present = self._block(layer, x, self._past(layer, earlier) if earlier else None, tap)
