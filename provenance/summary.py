@@ -1,21 +1,26 @@
 """Statistics of one tensor, computed in float64 over the cells that mean something."""
 
-import math
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from provenance.errors import InvalidInput
+from provenance.statistics import QUANTILES, Statistics, plain
+from provenance.statistics.compiled import Compiled, prepare, ready
 
-QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0)
-BINS = 64
+__all__ = ["QUANTILES", "Histogram", "Quantile", "Summary", "prepare", "summarize", "summarize_all"]
 
-_TAME = (2.0**-500, 2.0**500)
-"""Peaks between these can be squared and summed in float64 without overflow or underflow."""
+_SMALL = (torch.bool, torch.uint8, torch.int8, torch.int16)
+"""Whole numbers that float32 holds exactly, whatever they are."""
+_WHOLE = (torch.int32, torch.int64)
+_LARGEST_WHOLE = 1 << 24
+"""Up to this, float32 holds every whole number."""
 
-Cells = NDArray[np.float64]
+Masked = NDArray[np.bool_]
 Raw = NDArray[np.bool_ | np.integer | np.floating]
 
 
@@ -85,100 +90,141 @@ def summarize(tensor: torch.Tensor, masked: torch.Tensor | None = None) -> Summa
     """
     if tensor.is_complex():
         raise InvalidInput(f"A complex tensor ({tensor.dtype}) has no summary.", hint="Summarise its parts.")
-    cells = _unmasked(tensor, masked)
-    unmasked_count = cells.size
-    nan_count = posinf_count = neginf_count = 0
+    hidden = None if masked is None else _repeating(tensor, masked)
+    compiled = ready(tensor.numel())
+    cells = _as_float32(tensor) if compiled else None
+    if compiled and cells is not None and cells.size:
+        return _measured(compiled, tensor, cells, hidden)
+    return _plainly(tensor, hidden)
+
+
+def summarize_all(
+    tensors: Iterable[tuple[torch.Tensor, torch.Tensor | None]], threads: int | None = None
+) -> tuple[Summary, ...]:
+    """The summaries of many tensors, each with its mask or None, in their order.
+
+    They are shared out to as many threads as torch uses, unless told otherwise. Cells that several tensors
+    show (a view in another shape) are measured once. Raises what `summarize` raises.
+    """
+    pairs = tuple(tensors)
+    first: dict[tuple[object, ...], int] = {}
+    same = [first.setdefault(_identity(index, *pair), index) for index, pair in enumerate(pairs)]
+    found: dict[int, Summary] = {}
+    # The largest first, so that no thread is left with one at the end. Threads may share an iterator.
+    pending = iter(sorted(first.values(), key=lambda index: -pairs[index][0].numel()))
+
+    def work() -> None:
+        for index in pending:
+            found[index] = summarize(*pairs[index])
+
+    count = threads or torch.get_num_threads()
+    with ThreadPoolExecutor(count) as pool:
+        for done in [pool.submit(work) for _ in range(count)]:
+            done.result()
+    return tuple(
+        found[one] if one == index else replace(found[one], shape=tuple(pairs[index][0].shape))
+        for index, one in enumerate(same)
+    )
+
+
+def _identity(index: int, tensor: torch.Tensor, masked: torch.Tensor | None) -> tuple[object, ...]:
+    """Equal for tensors that are the same cells in the same order."""
+    if masked is not None or not tensor.is_contiguous():
+        return (index,)
+    return tensor.device, tensor.dtype, tensor.data_ptr(), tensor.numel()
+
+
+def _repeating(tensor: torch.Tensor, masked: torch.Tensor) -> Masked:
+    """The mask [m] that repeats over the tensor's cells [n] in their order, n/m times."""
+    if masked.dtype != torch.bool:
+        raise InvalidInput(f"A mask must be boolean; this one is {masked.dtype}.")
+    mask, given = masked.detach().cpu(), tuple(masked.shape)
+    while given and given[0] == 1:
+        given = given[1:]
+    if masked.dim() > tensor.dim() or given != tuple(tensor.shape[tensor.dim() - len(given) :]):
+        try:
+            mask = mask.broadcast_to(tensor.shape)
+        except RuntimeError as error:
+            raise InvalidInput(
+                f"A mask of shape {list(masked.shape)} does not fit a tensor of shape {list(tensor.shape)}."
+            ) from error
+    array: Masked = np.ascontiguousarray(mask.numpy().reshape(-1))
+    return array
+
+
+def _as_float32(tensor: torch.Tensor) -> NDArray[np.float32] | None:
+    """The cells in one row, or None where float32 does not hold all of them exactly. May share memory."""
+    cells = tensor.detach().cpu()
+    if cells.dtype != torch.float32:
+        if cells.dtype in _WHOLE and cells.numel():
+            low, high = cells.aminmax()
+            if low < -_LARGEST_WHOLE or high > _LARGEST_WHOLE:
+                return None
+        elif cells.dtype == torch.float64 or not (cells.is_floating_point() or cells.dtype in _SMALL):
+            return None
+        cells = cells.float()
+    array: NDArray[np.float32] = np.ascontiguousarray(cells.numpy().reshape(-1))
+    return array
+
+
+def _measured(compiled: Compiled, tensor: torch.Tensor, cells: NDArray[np.float32], hidden: Masked | None) -> Summary:
+    """By machine code, of float32 cells [n], n > 0."""
+    if hidden is None:
+        statistics = compiled.statistics(cells)
+        if statistics:
+            return _summary(tensor, cells.size, (0, 0, 0), statistics)
+        hidden = np.zeros(cells.size, np.bool_)
+    kept, others = compiled.compact(cells, hidden)
+    return _summary(tensor, kept.size, others, compiled.statistics(kept) if kept.size else None)
+
+
+def _plainly(tensor: torch.Tensor, hidden: Masked | None) -> Summary:
+    """By NumPy, of any cells."""
+    cells = _as_numpy(tensor)
+    if hidden is not None and hidden.size:
+        cells = cells.reshape(-1, hidden.size)[:, ~hidden].reshape(-1)
+    others = (0, 0, 0)
     finite = np.isfinite(cells)
     if not finite.all():
-        nan_count = int(np.count_nonzero(np.isnan(cells)))
-        posinf_count = int(np.count_nonzero(np.isposinf(cells)))
-        neginf_count = int(np.count_nonzero(np.isneginf(cells)))
+        nan, posinf, neginf = (int(np.count_nonzero(of(cells))) for of in (np.isnan, np.isposinf, np.isneginf))
+        others = nan, posinf, neginf
         cells = cells[finite]
     del finite
-    values = cells.astype(np.float64)
-    minimum, maximum = (float(values.min()), float(values.max())) if values.size else (None, None)
-    mean, std, l2 = _moments(values)
-    histogram = _histogram(values)
+    return _summary(tensor, cells.size, others, plain.statistics(cells.astype(np.float64)) if cells.size else None)
+
+
+def _as_numpy(tensor: torch.Tensor) -> Raw:
+    """The cells in one row, as NumPy knows them. May share memory with the tensor."""
+    cells = tensor.detach().cpu()
+    if cells.is_floating_point() and cells.dtype not in (torch.float32, torch.float64):
+        cells = cells.float()  # exact, and NumPy has no bfloat16
+    array: Raw = cells.numpy()
+    return array.reshape(-1)
+
+
+def _summary(
+    tensor: torch.Tensor, finite: int, others: tuple[int, int, int], statistics: Statistics | None
+) -> Summary:
+    """What is known of a tensor's unmasked cells: how many are finite, NaN, +inf and -inf, and the statistics."""
+    nan, posinf, neginf = others
+    total = tensor.numel()
+    known = statistics or Statistics(0, None, None, None, None, None, (), (), ())
     return Summary(
         shape=tuple(tensor.shape),
         dtype=str(tensor.dtype).removeprefix("torch."),
         device=str(tensor.device),
-        count_total=tensor.numel(),
-        count_finite=values.size,
-        count_nan=nan_count,
-        count_posinf=posinf_count,
-        count_neginf=neginf_count,
-        count_zero=values.size - int(np.count_nonzero(values)),
-        count_masked=tensor.numel() - unmasked_count,
-        minimum=minimum,
-        maximum=maximum,
-        mean=mean,
-        std=std,
-        l2=l2,
-        quantiles=_quantiles(values),  # last: it reorders the values
-        histogram=histogram,
+        count_total=total,
+        count_finite=finite,
+        count_nan=nan,
+        count_posinf=posinf,
+        count_neginf=neginf,
+        count_zero=known.count_zero,
+        count_masked=total - finite - nan - posinf - neginf,
+        minimum=known.minimum,
+        maximum=known.maximum,
+        mean=known.mean,
+        std=known.std,
+        l2=known.l2,
+        quantiles=tuple(map(Quantile, QUANTILES, known.quantiles)) if known.quantiles else (),
+        histogram=Histogram(known.edges, known.counts) if known.edges else None,
     )
-
-
-def _unmasked(tensor: torch.Tensor, masked: torch.Tensor | None) -> Raw:
-    """The unmasked cells in one row, as NumPy knows them. May share memory with the tensor."""
-    plain = tensor.detach().cpu()
-    if plain.is_floating_point() and plain.dtype not in (torch.float32, torch.float64):
-        plain = plain.float()  # exact, and NumPy has no bfloat16
-    array: Raw = plain.numpy()
-    if masked is None:
-        return array.reshape(-1)
-    if masked.dtype != torch.bool:
-        raise InvalidInput(f"A mask must be boolean; this one is {masked.dtype}.")
-    keep = ~masked.detach().cpu().numpy()
-    try:
-        kept: Raw = array[np.broadcast_to(keep, array.shape)]
-    except ValueError as error:
-        raise InvalidInput(
-            f"A mask of shape {list(masked.shape)} does not fit a tensor of shape {list(tensor.shape)}."
-        ) from error
-    return kept
-
-
-def _moments(values: Cells) -> tuple[float | None, float | None, float | None]:
-    """Mean, population standard deviation and L2 norm, scaled where squares would leave float64."""
-    if not values.size:
-        return None, None, None
-    peak = max(abs(float(values.min())), abs(float(values.max())))
-    exponent = 0
-    if peak and not _TAME[0] < peak < _TAME[1]:
-        # A power of two changes no digit. Half of the room is left for the sum.
-        exponent = math.frexp(peak)[1]
-        values = np.ldexp(values, -exponent)
-    mean = math.ldexp(float(values.mean()), exponent)
-    std = math.ldexp(float(values.std()), exponent)
-    try:
-        return mean, std, math.ldexp(math.sqrt(float(np.dot(values, values))), exponent)
-    except OverflowError:
-        return mean, std, None
-
-
-def _quantiles(values: Cells) -> tuple[Quantile, ...]:
-    """NumPy's linear quantiles. Reorders the values, to spare a copy."""
-    if not values.size:
-        return ()
-    # NumPy subtracts neighbours, which overflows between the two ends of float64's range.
-    halved = not np.isfinite(2 * (abs(float(values.min())) + abs(float(values.max()))))
-    if halved:
-        values *= 0.5
-    found = np.quantile(values, QUANTILES, overwrite_input=True)
-    return tuple(
-        Quantile(q, float(value) * (2.0 if halved else 1.0)) for q, value in zip(QUANTILES, found, strict=True)
-    )
-
-
-def _histogram(values: Cells) -> Histogram | None:
-    """numpy.histogram with 64 bins, or None where NumPy finds the range too narrow or too wide."""
-    if not values.size:
-        return None
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            counts, edges = np.histogram(values, bins=BINS)
-    except ValueError:
-        return None
-    return Histogram(tuple(edges.tolist()), tuple(counts.tolist()))

@@ -3,6 +3,7 @@
 import json
 import math
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,10 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from provenance import summary as summaries
 from provenance.errors import InvalidInput
-from provenance.summary import QUANTILES, Summary, summarize
+from provenance.summary import QUANTILES, Summary, prepare, summarize, summarize_all
 
 NAN, INF = math.nan, math.inf
+
+
+@pytest.fixture(autouse=True, params=["numpy", "machine code"], scope="module")
+def _way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test holds for both ways of computing."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "numpy":
+            patch.setattr(summaries, "ready", lambda cells: None)
+        else:
+            prepare(wait=True)
+            assert summaries.ready(0)
+        yield
+
+
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.bool]
 
 
@@ -223,6 +239,16 @@ def test_views_and_gradients_do_not_matter() -> None:
     _agrees_with_numpy(summarize(tensor.T[::2]), np.arange(24.0).reshape(4, 6).T[::2].reshape(-1))
 
 
+def test_a_row_with_steps_is_read_at_its_steps() -> None:
+    row = torch.arange(20.0)
+    _agrees_with_numpy(summarize(row[::3]), np.arange(20.0)[::3])
+    _agrees_with_numpy(summarize(row[3].expand(5)), np.full(5, 3.0))
+    _agrees_with_numpy(
+        summarize(row, (row % 4 == 0).repeat_interleave(2)[::2]), np.arange(20.0)[np.arange(20) % 4 != 0]
+    )
+    _agrees_with_numpy(summarize(row, torch.tensor(False).expand(20)), np.arange(20.0))
+
+
 def test_what_cannot_be_summarised_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"shape \[3\] does not fit a tensor of shape \[2, 2\]"):
         summarize(torch.ones(2, 2), torch.ones(3).bool())
@@ -232,3 +258,54 @@ def test_what_cannot_be_summarised_is_refused() -> None:
         summarize(torch.ones(2), torch.ones(2))
     with pytest.raises(InvalidInput, match="complex"):
         summarize(torch.ones(2, dtype=torch.complex64))
+
+
+def test_a_mask_may_have_any_shape_that_broadcasts() -> None:
+    tensor = torch.arange(24.0).reshape(2, 3, 4)
+    for shape in [(), (1,), (4,), (3, 1), (3, 4), (1, 3, 4), (2, 1, 1), (2, 1, 4), (1, 1, 1), (2, 3, 4)]:
+        masked = torch.rand(shape, generator=torch.Generator().manual_seed(len(shape))) < 0.4
+        kept = tensor.numpy()[~np.broadcast_to(masked.numpy(), (2, 3, 4))]
+        _agrees_with_numpy(summarize(tensor, masked), kept.astype(np.float64))
+    with pytest.raises(InvalidInput, match=r"shape \[1, 2\] does not fit a tensor of shape \[2\]"):
+        summarize(torch.ones(2), torch.ones(1, 2).bool())
+    assert summarize(torch.ones(0, 3), torch.ones(3).bool()).count_total == 0
+
+
+@pytest.mark.parametrize("largest", [2**24, 2**24 + 1, 2**62 + 1])
+def test_whole_numbers_are_exact_however_large(largest: int) -> None:
+    summary = summarize(torch.tensor([largest, -largest, 1]))
+    assert (summary.minimum, summary.maximum) == (-float(largest), float(largest))
+    assert summarize(torch.tensor([largest - 1, largest])).minimum == float(largest - 1)
+
+
+def test_many_tensors_are_summarised_in_their_order() -> None:
+    generator = torch.Generator().manual_seed(3)
+    tensors = [torch.randn(size, generator=generator) for size in (5, 4096, 1, 300, 4096)]
+    masked = torch.rand(300, generator=generator) < 0.5
+    pairs = [(tensor, masked if tensor.numel() == 300 else None) for tensor in tensors]
+    for threads in (1, 2, 5):
+        assert summarize_all(pairs, threads) == tuple(summarize(*pair) for pair in pairs)
+    assert summarize_all([]) == ()
+
+
+def test_the_same_cells_in_two_shapes_have_two_shapes_and_one_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def counting(tensor: torch.Tensor, masked: torch.Tensor | None = None) -> Summary:
+        calls.append(tensor.shape)
+        return summarize(tensor, masked)
+
+    monkeypatch.setattr(summaries, "summarize", counting)
+    flat = torch.arange(12.0)
+    shown = [flat, flat.view(3, 4), flat.view(3, 4).T, flat[:6], flat.int()]
+    found = summarize_all([(tensor, None) for tensor in shown] + [(flat, flat > 3)])
+    assert [summary.shape for summary in found] == [(12,), (3, 4), (4, 3), (6,), (12,), (12,)]
+    assert [summary.count_masked for summary in found] == [0, 0, 0, 0, 0, 8]
+    assert found[3].maximum == 5.0
+    assert found[4].dtype == "int32"
+    assert len(calls) == 5
+
+
+def test_one_refused_tensor_refuses_all() -> None:
+    with pytest.raises(InvalidInput, match="complex"):
+        summarize_all([(torch.ones(2), None), (torch.ones(2, dtype=torch.complex64), None)])
