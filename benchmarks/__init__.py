@@ -1,0 +1,1 @@
+"""Measurements of this project beside its peers: `python -m benchmarks` runs them all."""
