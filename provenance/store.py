@@ -4,53 +4,45 @@
     <directory>/<id>/tensors.safetensors    the kept tensors, by address; what edits put in, as patch/…
     <directory>/<id>/verdict.json           what was proven about it, once it was verified
 
-A trace is written under a temporary name, flushed to disk, and renamed. A process that is killed
-leaves at most a temporary directory, which is never read and removed by the next `clean`.
+    <directory>/quarantine/                 traces that could not be read, each with a report
+
+A trace is written into a partial directory, flushed to disk, and renamed (provenance/durable.py).
 """
 
-import hashlib
+import errno
 import os
 import re
-import shutil
-import tempfile
 import threading
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import torch
-from pydantic import ValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
-from provenance.errors import CorruptTrace, UnknownTrace
+from provenance.durable import flush, partial_directory, quarantine, remove, remove_leftovers, storing
+from provenance.errors import CorruptTrace, NewerTrace, StorageFailed, UnknownTrace
 from provenance.prompt import Token
-from provenance.trace import FORMAT, Recipe, Record, TokenRecord, Trace
+from provenance.storage import Listed as Listed
+from provenance.trace import Recipe, Record, Trace
+from provenance.trace_files import RECORD, check_trace, read_trace, record_of, stamp_of, stamps, write_trace
 
 _ID = re.compile(r"[0-9a-f]{32}")
-_PARTIAL = ".partial-"
-_PATCH = "patch/"
-"""What the stored names of an edit's cells start with: no address has a slash."""
-_STALE_SECONDS = 3600
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A trace in the list: its id and its record, or why it cannot be read."""
-
-    id: str
-    record: Record | None
-    problem: str = ""
+_FILE = re.compile(r"[^.].*")
+_RECORD = re.compile(re.escape(RECORD))
+_OPENED, _OPENED_BYTES = 64, 512 << 20
+_SET_BACK = timedelta(days=1)
+"""A clock that was set back by more is taken to be right now."""
+_ATTEMPTS = 8
 
 
 class TraceStore:
-    """All traces below one directory. Safe for several threads and processes."""
+    """All traces below one directory: a `Store` of files. Safe for several threads and processes."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._opened: dict[str, tuple[tuple[tuple[int, int], ...], Trace]] = {}
+        self._opened: dict[str, tuple[Hashable, Trace]] = {}
+        self._records: dict[str, tuple[Hashable, Record]] = {}
         self._lock = threading.Lock()
 
     def save(
@@ -60,36 +52,64 @@ class TraceStore:
         tensors: Mapping[str, torch.Tensor],
         patches: Mapping[str, torch.Tensor] | None = None,
     ) -> Trace:
-        """Write a trace; where the same one is stored already, that one stays."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=self.directory))
-        try:
-            named = {f"{_PATCH}{key}": tensor for key, tensor in (patches or {}).items()}
-            _write_tensors(partial / "tensors.safetensors", {**tensors, **named})
-            record = Record(
-                recipe=recipe,
-                generated=tuple(TokenRecord.of(token) for token in generated),
-                created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
-                tensors_sha256=_sha256(partial / "tensors.safetensors"),
-                tensors_bytes=(partial / "tensors.safetensors").stat().st_size,
-            )
-            (partial / "trace.json").write_text(record.model_dump_json(indent=1))
-            _flush(partial / "tensors.safetensors", partial / "trace.json", partial)
+        """Write a trace; where the same one is stored already, that one stays; a corrupt one goes into quarantine.
+
+        Raises StorageFailed, and leaves nothing then; NewerTrace where a newer version wrote the same one;
+        UnknownTrace where another process deletes it at once.
+        """
+        with storing("The trace"), partial_directory(self.directory) as partial:
+            write_trace(partial, recipe, generated, tensors, patches or {}, self._now())
             self._publish(partial, recipe.id)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
         return self.open(recipe.id)
 
+    def _now(self) -> datetime:
+        """The time; just after the newest trace where the clock was set back a little: lists keep their order."""
+        now = datetime.now(UTC)
+        for id in self.ids():
+            try:
+                if (self.directory / id).stat().st_mtime > now.timestamp():
+                    newest = datetime.fromisoformat(self._record(id).created_at)
+                    if now <= newest < now + _SET_BACK:
+                        now = newest + timedelta(milliseconds=1)
+            except (CorruptTrace, UnknownTrace, StorageFailed, OSError, ValueError, TypeError):
+                continue
+        return now
+
     def _publish(self, partial: Path, id: str) -> None:
-        target = self.directory / id
-        try:
-            partial.rename(target)
-        except OSError:
-            if self._readable(id):
+        for _ in range(_ATTEMPTS):
+            try:
+                partial.rename(self.directory / id)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            else:
+                flush(self.directory)
+                return
+            try:
+                self.open(id)
+            except UnknownTrace:
+                continue  # deleted since
+            except NewerTrace:
+                raise
+            except CorruptTrace as problem:
+                self.quarantine(id, problem.message)
+            else:
                 return  # another writer was first with the same content
-            self._remove(id)
-            partial.rename(target)
-        _flush(self.directory)
+        raise StorageFailed(f"Trace {id} is written and removed by others without end.", hint="Try again.")
+
+    def quarantine(self, id: str, reason: str) -> None:
+        """Move a trace into the quarantine, with a report; one that is gone is no error. Raises StorageFailed."""
+        self._forget(id)
+        with storing("The quarantined trace"):
+            try:
+                quarantine(self.directory / id, reason)
+            except FileNotFoundError:
+                return  # another process was first
+
+    def _forget(self, id: str) -> None:
+        with self._lock:
+            self._opened.pop(id, None)
+            self._records.pop(id, None)
 
     def _readable(self, id: str) -> bool:
         try:
@@ -101,66 +121,63 @@ class TraceStore:
     def open(self, id: str) -> Trace:
         """A stored trace, by its id or a beginning of it that fits only one.
 
-        Raises UnknownTrace, or CorruptTrace with what is wrong.
+        Raises UnknownTrace, CorruptTrace with what is wrong, or StorageFailed where the system refuses.
         """
         id = self.full_id(id)
-        file = self.directory / id / "tensors.safetensors"
-        try:
-            states = [path.stat() for path in (file, file.with_name("trace.json"))]
-        except OSError:
-            raise CorruptTrace(
-                f"Trace {id} lacks one of its two files.", hint="Delete it and record again."
-            ) from None
-        stamp = tuple((state.st_mtime_ns, state.st_size) for state in states)
+        with self._whole(id):
+            stamp = stamp_of(self.directory / id)
         with self._lock:
             known = self._opened.get(id)
         if known and known[0] == stamp:
             return known[1]
-        trace = self._read(id, file)
+        with self._whole(id):
+            trace = read_trace(self.directory / id)
         with self._lock:
             self._opened[id] = (stamp, trace)
-            while len(self._opened) > 64:
+            while len(self._opened) > 1 and (len(self._opened) > _OPENED or self._opened_bytes() > _OPENED_BYTES):
                 self._opened.pop(next(iter(self._opened)))
         return trace
 
-    def _read(self, id: str, file: Path) -> Trace:
-        record = self._record(id)
-        if file.stat().st_size != record.tensors_bytes or _sha256(file) != record.tensors_sha256:
-            raise CorruptTrace(
-                f"The tensors of trace {id} are not those that were written.",
-                hint="Delete it and record again.",
-            )
+    def _opened_bytes(self) -> int:
+        return sum(trace.record.tensors_bytes for _, trace in self._opened.values())
+
+    @contextmanager
+    def _whole(self, id: str) -> Iterator[None]:
+        """A trace that is deleted while it is read is unknown, and not corrupt."""
         try:
-            stored = load_file(file)
-        except (OSError, SafetensorError) as error:
-            raise CorruptTrace(f"The tensors of trace {id} cannot be read: {error}.") from None
-        patches = {name: stored.pop(name) for name in list(stored) if name.startswith(_PATCH)}
-        return Trace(record, stored, {name.removeprefix(_PATCH): cells for name, cells in patches.items()})
+            yield
+        except CorruptTrace:
+            self.full_id(id)
+            raise
+
+    def check(self, id: str, *, tensors: bool = True) -> Record:
+        """Check that a trace is as it was written; without `tensors` not their hash, only their size.
+
+        Raises as `open` does.
+        """
+        id = self.full_id(id)
+        with self._whole(id):
+            return check_trace(self.directory / id, tensors=tensors)
 
     def _record(self, id: str) -> Record:
-        try:
-            record = Record.model_validate_json((self.directory / id / "trace.json").read_bytes())
-        except (OSError, ValidationError, ValueError):
-            raise CorruptTrace(
-                f"The record of trace {id} cannot be read.", hint="Delete it and record again."
-            ) from None
-        whole = len(record.generated) == record.recipe.steps + 1
-        if record.format != FORMAT or record.recipe.id != id or not whole:
-            raise CorruptTrace(
-                f"The record of trace {id} does not belong to it, is not whole, or has an unknown format.",
-                hint="Delete it and record again.",
-            )
-        return record
+        with self._whole(id):
+            return record_of(self.directory / id)
 
     def attach(self, id: str, name: str, content: str) -> None:
-        """Store a text beside a trace, in place of an earlier one of that name. Raises UnknownTrace."""
+        """Store a text beside a trace, in place of an earlier one of that name.
+
+        Raises UnknownTrace, or StorageFailed; the earlier one stays then.
+        """
         target = self.directory / self.full_id(id) / name
-        handle, partial = tempfile.mkstemp(prefix=_PARTIAL, dir=target.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(handle)
-        Path(partial).rename(target)
+        with storing(f"{name} of trace {id}"), partial_directory(self.directory) as partial:
+            (partial / name).write_text(content, encoding="utf-8")
+            flush(partial / name)
+            try:
+                (partial / name).rename(target)
+            except FileNotFoundError:
+                self.full_id(id)  # deleted since: raises UnknownTrace
+                raise
+            flush(target.parent)
 
     def attached(self, id: str, name: str) -> str | None:
         """The text of that name beside a trace, if there is one. Raises UnknownTrace."""
@@ -190,61 +207,52 @@ class TraceStore:
         if self.directory.is_dir():
             yield from (p.name for p in self.directory.iterdir() if _ID.fullmatch(p.name))
 
+    def state(self) -> Hashable:
+        """Which traces there are: equal while none was added, removed or replaced."""
+        # Without a look at each: whatever is renamed into the directory, or out of it, changes its own time.
+        try:
+            changed = self.directory.stat().st_mtime_ns
+            with os.scandir(self.directory) as entries:
+                return changed, tuple(sorted((entry.name, entry.inode()) for entry in entries))
+        except FileNotFoundError:
+            return ()
+
+    def state_of(self, id: str) -> Hashable:
+        """How a trace of that whole id is kept: equal while nothing of it, or attached to it, has changed."""
+        return stamps(self.directory / id, _FILE)
+
     def list(self) -> tuple[Listed, ...]:
         """All traces, the newest first; those that cannot be read come last, with the reason."""
         good: list[Listed] = []
         bad: list[Listed] = []
         for id in self.ids():
             try:
-                good.append(Listed(id, self._record(id)))
-            except CorruptTrace as problem:
+                good.append(Listed(id, self._listed(id)))
+            except (CorruptTrace, StorageFailed) as problem:
                 bad.append(Listed(id, None, problem.message))
-        good.sort(key=lambda listed: listed.record.created_at if listed.record else "", reverse=True)
-        return (*good, *bad)
+            except UnknownTrace:
+                continue  # deleted since
+        good.sort(key=lambda listed: (listed.record.created_at if listed.record else "", listed.id), reverse=True)
+        return (*good, *sorted(bad, key=lambda listed: listed.id))
+
+    def _listed(self, id: str) -> Record:
+        """A record as it was read, while its file is the same: a list of many is asked for again and again."""
+        stamp = stamps(self.directory / id, _RECORD)
+        known = self._records.get(id)
+        if known is None or known[0] != stamp:
+            known = self._records[id] = (stamp, self._record(id))
+        return known[1]
 
     def delete(self, id: str) -> None:
-        """Remove a trace at once. Raises UnknownTrace."""
-        self._remove(self.full_id(id))
-
-    def _remove(self, id: str) -> None:
-        gone = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=self.directory))
-        with self._lock:
-            self._opened.pop(id, None)
-        (self.directory / id).rename(gone / id)
-        shutil.rmtree(gone, ignore_errors=True)
+        """Remove a trace at once; a full disk does not keep from it. Raises UnknownTrace, or StorageFailed."""
+        id = self.full_id(id)
+        self._forget(id)
+        with storing(f"The removal of trace {id}"):
+            try:
+                remove(self.directory / id)
+            except FileNotFoundError:
+                return  # another process was first
 
     def clean(self) -> int:
-        """Remove what killed processes left behind over an hour ago; returns how many."""
-        if not self.directory.is_dir():
-            return 0
-        old = time.time() - _STALE_SECONDS
-        left = [p for p in self.directory.glob(f"{_PARTIAL}*") if _modified(p) < old]
-        for path in left:
-            shutil.rmtree(path, ignore_errors=True)
-        return len(left)
-
-
-def _write_tensors(file: Path, tensors: Mapping[str, torch.Tensor]) -> None:
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
-
-
-def _modified(path: Path) -> float:
-    """When it was last changed; a path that another process has just renamed is not old."""
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:
-        return time.time()
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _flush(*paths: Path) -> None:
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        """Remove what killed writers left behind over an hour ago; returns how many."""
+        return remove_leftovers(self.directory)

@@ -21,7 +21,10 @@ from provenance.names import Address
 from provenance.prompt import Prompt, Token
 
 FORMAT = 1
-"""Version of the stored form. A reader refuses a version that it does not know."""
+"""Version of the stored form. When it goes up, and how older ones are read: provenance/migration.py."""
+
+_ID_FORMAT = 1
+"""Version of what is hashed into an id. A new stored form does not change it, so that ids stay."""
 
 Count = Annotated[int, Field(ge=0)]
 
@@ -77,7 +80,7 @@ class Recipe(Frozen):
         if not self.edits:
             del deciding["edits"]  # so that an unchanged run has the id it always had
         deciding |= {
-            "format": FORMAT,
+            "format": _ID_FORMAT,
             "tokens": [token.id for token in self.tokens],
             "model": [
                 self.model.name,
@@ -190,4 +193,5 @@ class Trace:
 
     def __repr__(self) -> str:
         model: Any = self.recipe.model
-        return f"<Trace {self.id[:12]} {model.name} {len(self.recipe.tokens)}+{self.last_step} tokens>"
+        edits = f", changed: {'; '.join(map(str, self.recipe.edits))}" if self.recipe.edits else ""
+        return f"<Trace {self.id[:12]} {model.name} {len(self.recipe.tokens)}+{self.last_step} tokens{edits}>"
