@@ -4,7 +4,8 @@
 # Run:    docker run --init -p 8000:8000 -v traces:/data tensor-provenance
 #
 # The cited sources and GPT-2's vocabulary come inside pinned packages, so that the image runs
-# without a network. Pin the base image's digest yourself where you need it.
+# without a network. Pin the base image's digest yourself where you need it. Only /data, /cache and /tmp
+# are written: docker-compose.yml runs it with a read-only root file system, behind a proxy.
 
 FROM python:3.11-slim AS build
 ARG TORCH=torch==2.13.0
@@ -29,6 +30,7 @@ ENV PATH=/opt/venv/bin:$PATH \
     HF_HUB_OFFLINE=1 \
     TENSOR_PROVENANCE_HOST=0.0.0.0 \
     TENSOR_PROVENANCE_NETWORK=false \
+    TENSOR_PROVENANCE_LOG_LEVEL=info \
     TENSOR_PROVENANCE_DATA_DIRECTORY=/data \
     TENSOR_PROVENANCE_CACHE_DIRECTORY=/cache
 USER explorer

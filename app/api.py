@@ -13,20 +13,20 @@ from app.jobs import State
 from app.schemas import (
     SearchOut,
     SiteDetail,
-    SummaryOut,
     TraceOut,
     TraceRequest,
     result_of,
     site_of,
-    summary_of,
     trace_of,
     trace_of_job,
     trace_of_listed,
 )
+from app.schemas_tensor import SummaryOut, summary_of
 from app.settings import version
+from provenance.catalogues import EXAMPLE_CONSTANTS
 from provenance.errors import InvalidAddress, InvalidPrompt
 from provenance.lookup import find, search
-from provenance.models import EXAMPLE_CONSTANTS, constants_of
+from provenance.models import constants_of
 from provenance.names import Address
 from provenance.trace import Trace
 
@@ -37,9 +37,14 @@ _NPY = "application/octet-stream"
 def problems(*codes: int) -> dict[int | str, dict[str, Any]]:
     """OpenAPI's description of the errors that a route answers with."""
     described = {
+        400: "The request's body cannot be read.",
         404: "There is no such thing; `near` lists close names.",
         410: "The stored trace cannot be read any more.",
+        413: "It is larger than this server takes.",
+        401: "This server takes changes only with its token.",
+        403: "This server does not allow it, or another web site sent it.",
         422: "What was asked cannot be done, and why.",
+        429: "You have had your share for now; Retry-After says in how many seconds there is more.",
         503: "It cannot be had at this moment.",
     }
     content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -101,7 +106,7 @@ def find_sites(here: Here, q: Annotated[str, Query(max_length=300)] = "") -> Sea
     "/api/traces",
     tags=["traces"],
     status_code=status.HTTP_202_ACCEPTED,
-    responses={201: {"model": TraceOut, "description": "The trace exists."}, **problems(404, 422, 503)},
+    responses={201: {"model": TraceOut, "description": "The trace exists."}, **problems(400, 404, 422, 503)},
 )
 def create(here: Here, wanted: TraceRequest, response: Response) -> TraceOut:
     """Record a prompt. The same input gives the same id and is not run twice."""
@@ -115,6 +120,7 @@ def create(here: Here, wanted: TraceRequest, response: Response) -> TraceOut:
         dtype=wanted.dtype,
         seed=wanted.seed,
         temperature=wanted.temperature,
+        edits=wanted.edits,
     )
     job = here.submit(recipe)
     response.headers["Location"] = f"/api/traces/{job.id}"
@@ -149,7 +155,11 @@ def trace(here: Here, id: TraceId) -> TraceOut:
     responses=problems(404),
 )
 def delete(here: Here, id: TraceId) -> None:
-    """Delete a stored trace."""
+    """Delete a stored trace, or take one that waits to be recorded out of the queue."""
+    job = here.job(id)
+    if job is not None and job.state is State.QUEUED and id not in here.store:
+        here.jobs.cancel(id)
+        return
     here.store.delete(id)
 
 

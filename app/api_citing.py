@@ -3,7 +3,8 @@
 from fastapi import APIRouter
 
 from app.api import Here, Name, TraceId, problems
-from app.schemas_citing import CitationOut, TraceCitationOut, citations_of, trace_citation, trace_citation_of
+from app.schemas_citing import CitationOut, TraceCitationOut, citations_of, trace_citation_of
+from provenance.cited import trace_citation
 from provenance.lookup import find
 
 router = APIRouter()

@@ -13,11 +13,11 @@ router = APIRouter(tags=["models"])
 @router.get("/api/models")
 def models(here: Here) -> list[ModelOut]:
     """Every model that can be named, those whose weights are not here included."""
-    loaded = here.models.loaded()
+    loaded = here.engine.loaded()
     return [ModelOut.of(source, loaded) for source in here.models.sources()]
 
 
 @router.get("/api/models/{name}", responses=problems(404))
 def model(here: Here, name: Annotated[str, Path(max_length=200)]) -> ModelDetail:
     """One model: its config, files, hashes, and what became of its checkpoint's keys."""
-    return ModelDetail.inspected(here.models.inspect(name), here.models.loaded())
+    return ModelDetail.inspected(here.models.inspect(name), here.engine.loaded())

@@ -11,27 +11,37 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from app import cli_cite, cli_lists, cli_models, cli_verify
+from app import (
+    cli_attribute,
+    cli_cite,
+    cli_compare,
+    cli_doctor,
+    cli_export,
+    cli_golden,
+    cli_lists,
+    cli_models,
+    cli_record,
+    cli_verify,
+)
 from app.cli_shell import (
     NAME,
     AsJson,
+    ModelName,
     command_group,
     complain,
     drop_output,
     emit,
     emit_json,
     opened,
-    progress_bar,
     settings_with,
     trace_id,
     waiting,
 )
-from provenance.errors import InvalidAddress, InvalidInput, InvalidPrompt, NotFound, ProvenanceError, Unavailable
+from provenance.errors import InvalidAddress, InvalidInput, NotFound, ProvenanceError, Unavailable
 
 if TYPE_CHECKING:
     import socket
 
-    from app.schemas import TraceRequest
     from app.settings import Settings
     from provenance.catalogue import Intermediate
     from provenance.names import Address
@@ -42,13 +52,15 @@ commands = command_group("Every tensor inside GPT-2: what it is, its value, and 
 commands.add_typer(cli_lists.sources, name="sources")
 commands.add_typer(cli_lists.traces, name="traces")
 commands.add_typer(cli_models.models, name="models")
+commands.command()(cli_record.record)
 commands.command()(cli_verify.verify)
+commands.command()(cli_compare.compare)
+commands.command()(cli_attribute.attribute)
+commands.command()(cli_golden.golden)
+commands.command()(cli_export.export)
 commands.command()(cli_cite.cite)
+commands.command()(cli_doctor.doctor)
 commands.command()(cli_lists.repin)
-
-ModelName = Annotated[
-    str | None, typer.Option("--model", metavar="MODEL", help="A name from `models`, or a checkpoint's folder.")
-]
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -102,24 +114,45 @@ def serve(
     port: Annotated[int | None, typer.Option(min=0, max=65535, metavar="N", help="Port; 0 takes a free one.")] = None,
     data_directory: Annotated[Path | None, typer.Option(metavar="PATH", help="Where traces are stored.")] = None,
     model: ModelName = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=64, metavar="N", help="Web workers.")] = None,
+    read_only: Annotated[bool | None, typer.Option("--read-only", help="Show traces, and take no changes.")] = None,
 ) -> None:
     """Start the server and print its address.
 
     What no option names is read from the environment (TENSOR_PROVENANCE_PORT, …).
     """
-    settings = settings_with(model, host=host, port=port, data_directory=data_directory)
+    settings = settings_with(
+        model, host=host, port=port, data_directory=data_directory, workers=workers, read_only=read_only
+    )
     with _listen(settings) as listening:
-        import uvicorn
+        from app.collector import starting
 
-        from app.main import create_app
-        from provenance.models import Models
+        with starting():
+            from provenance.models import Models
 
         Models(settings.model_directories).checkpoints.source(settings.model)
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
         emit(f"Tensor Provenance is at http://{shown}:{listening.getsockname()[1]} (Ctrl+C stops it)")
-        config = uvicorn.Config(create_app(settings), log_level="warning")
         with suppress(KeyboardInterrupt):  # the way to stop it, so no failure
-            uvicorn.Server(config).run(sockets=[listening])
+            _serve(settings, listening)
+
+
+def _serve(settings: "Settings", listening: "socket.socket") -> None:
+    if settings.workers > 1:
+        from app import workers
+
+        workers.serve(settings, listening, emit)
+        return
+    from app.allocator import keep_freed_memory
+    from app.collector import starting
+
+    keep_freed_memory()
+    with starting():
+        from app import serving
+        from app.main import create_app
+
+        app = create_app(settings)
+    serving.serve(app, settings, listening)
 
 
 def _listen(settings: "Settings") -> "socket.socket":
@@ -128,85 +161,17 @@ def _listen(settings: "Settings") -> "socket.socket":
 
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        listening = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
     except OSError as error:
         reason = (error.strerror or str(error)).partition(" (while")[0]
         raise Unavailable(
             f"Cannot listen on {settings.host}, port {settings.port}: {reason}.",
             hint="Choose another with --host and --port; port 0 takes a free one.",
         ) from None
-
-
-# --- record ---
-
-
-@commands.command()
-def record(
-    text: Annotated[
-        str | None,
-        typer.Argument(metavar="TEXT", help="The prompt; '-' reads standard input, without its last line end."),
-    ] = None,
-    steps: Annotated[int, typer.Option(min=0, metavar="N", help="Decode steps after the prompt.")] = 0,
-    model: ModelName = None,
-    dtype: Annotated[str, typer.Option(metavar="TYPE", help="float32 or bfloat16.")] = "float32",
-    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Used at temperatures over 0.")] = 0,
-    temperature: Annotated[float, typer.Option(min=0, metavar="T", help="0 takes the most likely token.")] = 0.0,
-    ids: Annotated[str | None, typer.Option(metavar="5,6,7", help="Token ids in the place of TEXT.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Record a prompt. The same input gives the same trace, and is not run twice."""
-    from app.cli_text import recorded_text
-    from app.schemas import trace_of
-
-    wanted = _request(text, ids, steps=steps, dtype=dtype, seed=seed, temperature=temperature)
-    settings = settings_with(model)
-    with opened(settings) as here:
-        with waiting(f"Loading {settings.model}"):
-            recipe = here.plan(
-                wanted.prompt,
-                ids=wanted.ids,
-                steps=wanted.steps,
-                dtype=wanted.dtype,
-                seed=wanted.seed,
-                temperature=wanted.temperature,
-            )
-        stored_before = recipe.id in here.store
-        with progress_bar("Recording") as progress:
-            out = trace_of(here.record(recipe, progress).record)
-    if as_json:
-        emit_json(out)
-        return
-    known = settings_with().model_directories
-    folder = next((str(path) for path in settings.model_directories if path not in known), None)
-    server = f"http://{settings.host}:{settings.port}"
-    emit(recorded_text(out, stored_before=stored_before, server=server, folder=folder))
-
-
-def _request(text: str | None, ids: str | None, **options: object) -> "TraceRequest":
-    """The recording that the options ask for. Raises InvalidInput."""
-    from pydantic import ValidationError
-
-    from app.schemas import TraceRequest
-
-    if (text is None) == (ids is None):
-        raise InvalidPrompt("Give either TEXT or --ids.", hint=f"For example: {NAME} record 'Hello world'.")
-    try:
-        numbers = None if ids is None else [int(part) for part in ids.replace(",", " ").split()]
-    except ValueError:
-        raise InvalidPrompt(f"--ids {ids!r} is not a list of numbers.", hint="Write --ids 5,6,7.") from None
-    prompt = _standard_input() if text == "-" else text
-    try:
-        return TraceRequest.model_validate({"prompt": prompt, "ids": numbers, **options})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise InvalidInput(f"{first['loc'][0]} cannot be {str(first['input'])[:40]}: {first['msg']}.") from None
-
-
-def _standard_input() -> str:
-    try:
-        return sys.stdin.buffer.read().decode("utf-8").removesuffix("\n").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise InvalidPrompt(f"Standard input is not UTF-8 text: {error}.") from None
+    # asyncio sets this only on sockets that name their protocol. Without it an answer's body waits
+    # until the reader's system has acknowledged its headers, and that may take it 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 # --- show ---
@@ -231,9 +196,11 @@ def show(
     With --trace: its shape and its values in numbers, as that trace has them.
     """
     from app.cli_text import site_text, summary_text
-    from app.schemas import site_of, summary_of
+    from app.schemas import site_of
+    from app.schemas_tensor import summary_of
+    from provenance.catalogues import EXAMPLE_CONSTANTS
     from provenance.lookup import find
-    from provenance.models import EXAMPLE_CONSTANTS, constants_of
+    from provenance.models import constants_of
 
     with opened(settings_with()) as here:
         if trace is None:

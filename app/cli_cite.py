@@ -43,7 +43,8 @@ def cite(
 
 
 def _cited(here: "Explorer", catalogue: "Catalogue", row: "Intermediate", trace: "Trace | None") -> "CitedOut":
-    from app.schemas_citing import CitedOut, citations_of, trace_citation, trace_citation_of
+    from app.schemas_citing import CitedOut, citations_of, trace_citation_of
+    from provenance.cited import trace_citation
 
     return CitedOut(
         citations=citations_of(catalogue, row, here.sources),
@@ -55,7 +56,7 @@ def _text(
     here: "Explorer", catalogue: "Catalogue", row: "Intermediate", trace: "Trace | None", format: Format
 ) -> str:
     """The citations one after the other, none of them twice; the trace's last. Raises InvalidInput."""
-    from app.schemas_citing import code_citation, trace_citation
+    from provenance.cited import code_citation, trace_citation
 
     last = [trace_citation(trace.record).render(format)] if trace else []
     context = catalogue.context(row.site)

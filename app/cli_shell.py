@@ -23,6 +23,9 @@ NAME = "tensor-provenance"
 _PIPE_CLOSED = 141  # as a shell reports a program that SIGPIPE ended
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, as the API gives it.")]
+ModelName = Annotated[
+    str | None, typer.Option("--model", metavar="MODEL", help="A name from `models`, or a checkpoint's folder.")
+]
 
 
 def command_group(help: str, *, bare: bool = False) -> typer.Typer:
@@ -82,11 +85,11 @@ def waiting(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator["Progress"]:
+def progress_bar(what: str, unit: str = "segments") -> Iterator["Progress"]:
     """A progress bar on a terminal, for what takes over a second."""
     from tqdm import tqdm
 
-    with tqdm(desc=what, total=1, unit=" segments", delay=1, leave=False, disable=not sys.stderr.isatty()) as bar:
+    with tqdm(desc=what, total=1, unit=f" {unit}", delay=1, leave=False, disable=not sys.stderr.isatty()) as bar:
 
         def show(done: int, total: int) -> None:
             bar.total = total

@@ -11,7 +11,8 @@ from provenance.prompt import Token
 
 if TYPE_CHECKING:
     from app.cli_sources import SourceOut
-    from app.schemas import SiteDetail, SummaryOut, TokenOut, TraceOut
+    from app.schemas import SiteDetail, TokenOut, TraceOut
+    from app.schemas_tensor import SummaryOut
 
 _WIDEST = 100
 _ID_DIGITS = 12
@@ -68,7 +69,8 @@ def _token_list(tokens: "Sequence[TokenOut]") -> str:
     return " ".join([*shown, *([f"and {more:,} more"] if more else [])])
 
 
-def _count(number: int, thing: str) -> str:
+def count_of(number: int, thing: str) -> str:
+    """`1 token`, `1,024 tokens`."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
@@ -151,16 +153,19 @@ def summary_text(out: "SummaryOut", site: "SiteDetail") -> str:
     return f"{head}\n\n{table([row for row in rows if row[1]])}\n\n{evidence_text(site)}"
 
 
-def recorded_text(out: "TraceOut", *, stored_before: bool, server: str, folder: str | None) -> str:
-    """A recording's result, and how to look at it. `folder` is a checkpoint that is known here only."""
+def recorded_text(out: "TraceOut", *, stored_before: bool, server: str, folder: str | None, did: str = "") -> str:
+    """A recording's result, and how to look at it.
+
+    `folder` is a checkpoint that is known here only, `did` what its edits did.
+    """
     id = out.id[:_ID_DIGITS]
     rows = [
         ("trace", out.id),
         ("", "stored already, nothing was run" if stored_before else "recorded now"),
         ("model", f"{out.model}, {out.dtype}{'' if out.trained else ', untrained: its values mean nothing'}"),
-        ("prompt", f"{_count(len(out.tokens), 'token')}: {_token_list(out.tokens)}"),
-        ("steps", f"the prefill and {_count(out.steps, 'decode step')}"),
-        ("generated", f"{_count(len(out.generated), 'token')}: {_token_list(out.generated)}"),
+        ("prompt", f"{count_of(len(out.tokens), 'token')}: {_token_list(out.tokens)}"),
+        ("steps", f"the prefill and {count_of(out.steps, 'decode step')}"),
+        ("generated", f"{count_of(len(out.generated), 'token')}: {_token_list(out.generated)}"),
     ]
     look = [
         f"  {NAME} show \"norm(x, 'ln_1')\" --trace {id} --layer 0",
@@ -168,7 +173,7 @@ def recorded_text(out: "TraceOut", *, stored_before: bool, server: str, folder: 
     ]
     if folder:
         look.insert(0, f"  export TENSOR_PROVENANCE_MODEL_DIRECTORIES={folder}")
-    return "\n".join([table(rows), "", "Look at it:", *look])
+    return "\n".join([table(rows), "", *([did, ""] if did else []), "Look at it:", *look])
 
 
 def traces_text(traces: "Sequence[TraceOut]") -> str:
@@ -180,11 +185,13 @@ def traces_text(traces: "Sequence[TraceOut]") -> str:
         when = (out.created_at or "")[:16].replace("T", " ")
         tokens = f"{len(out.tokens)}+{out.steps}"
         what = _read_by_person(out.tokens) if not out.error else out.error
+        if out.edits:
+            what = f"changed: {what}"
         rows.append((out.id[:_ID_DIGITS], when, out.model or "?", tokens, what))
-    return _columns(rows)
+    return columns(rows)
 
 
-def _columns(rows: Sequence[tuple[str, ...]]) -> str:
+def columns(rows: Sequence[tuple[str, ...]]) -> str:
     """Rows in columns; the last one is cut where the line would be too long."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
     room = max(16, _width() - sum(widths) - 2 * len(widths))

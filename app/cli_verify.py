@@ -66,7 +66,7 @@ def _prove(here: "Explorer", trace: "Trace", tensorflow: bool) -> "Report":
         return here.verifications.verify(trace, lambda what: None)
     # This report is not stored: the pages show what can be proven everywhere.
     from provenance.families import FAMILIES
-    from provenance.verify import verify
+    from provenance.verification import verify
 
     family = FAMILIES[trace.recipe.model.family]
     model = here.models.of(trace.recipe)

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from app.jobs import Job, State
 from app.pages.progress import progress_of
+from provenance.errors import Unavailable
 
 _LOOK_SECONDS = 0.1
 _ALIVE_SECONDS = 10.0
@@ -31,13 +32,16 @@ async def progress_events(
 ) -> AsyncIterator[str]:
     """One `progress` event for every change, and one `end` event when the recording has ended.
 
-    Stops when the reader is gone. Never blocks: it only looks at the job and sleeps.
+    Stops when the reader is gone. Never blocks: it only looks at the job, in a thread, and sleeps.
     """
     yield "retry: 500\n\n"
     started = spoke = time.monotonic()
     last = ""
     while not await gone():
-        job = job_now()
+        try:
+            job = await asyncio.to_thread(job_now)
+        except Unavailable:
+            return  # the browser asks anew
         if job is None or job.state in (State.DONE, State.FAILED):
             yield f"event: end\ndata: {_data(job) if job else '{}'}\n\n"
             return

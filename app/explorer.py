@@ -1,30 +1,37 @@
-"""The application without its web pages: what the server's routes and the CLI both call."""
+"""The application without its web pages: what the server's routes and the CLI both call.
 
-from collections import OrderedDict
+What needs a model is the engine's, in this process or another; reading and keeping what was read is here.
+"""
+
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
 import torch
 
-from app.jobs import Job, Jobs, State
+from app.engine import Engine, LocalEngine
+from app.jobs import Job, State
+from app.limits import check_room, client_now
+from app.memory import Memory
 from app.settings import Settings
-from app.verifications import Verifications
-from provenance import verify
+from app.uploads import Uploads
+from provenance.attribution import Attribution
 from provenance.catalogue import Catalogue
-from provenance.errors import InvalidInput, InvalidPrompt
-from provenance.families import FAMILIES
-from provenance.lens import Distribution, Lens, Position, distribution, logit_lens, sequence
-from provenance.model import Model
-from provenance.models import CATALOGUES, Models, catalogue_of_model
+from provenance.catalogues import CATALOGUES
+from provenance.compare import Comparison, How, Recorded
+from provenance.effect import Effect
+from provenance.errors import InvalidInput
+from provenance.lens import Distribution, Lens, Position, distribution, sequence
+from provenance.models import catalogue_of_model
 from provenance.names import Address
-from provenance.recorder import Check, Progress, Replayer, check_address, plan, record
+from provenance.places import sources_below, traces_below
+from provenance.recorder import Check, Progress
 from provenance.showcase import Showcase, read_showcase
 from provenance.sources import Sources, default_sources
+from provenance.storage import Store
 from provenance.store import TraceStore
 from provenance.summary import Summary, summarize
 from provenance.trace import Recipe, Trace
-from provenance.verdict import Report
 
 EXAMPLE = "The quick brown fox jumps over the lazy dog"
 EXAMPLE_STEPS = 3
@@ -33,28 +40,34 @@ _LENSES = 32
 
 
 class Explorer:
-    """Traces, models and sources behind one door. Methods block; none may run on an event loop."""
+    """Traces, models and sources behind one door. Methods block; none may run on an event loop.
 
-    def __init__(self, settings: Settings) -> None:
+    Without a store, traces are files below the data directory; without an engine, it is in this process.
+    """
+
+    def __init__(self, settings: Settings, store: Store | None = None, engine: Engine | None = None) -> None:
         self.settings = settings
-        self.store = TraceStore(settings.data_directory / "traces")
-        self.models = Models(settings.model_directories, settings.model_memory_mib << 20)
+        self.store: Store = store or TraceStore(traces_below(settings.data_directory))
         self.sources: Sources = default_sources(
-            settings.cache_directory / "sources", settings.source_directories, network=False
+            sources_below(settings.cache_directory), settings.source_directories, network=False
         )
-        self.replayer = Replayer(settings.replay_cache_mib << 20)
-        self.jobs = Jobs(self._record, settings.queue_length)
-        self.verifications = Verifications(self.store, self.prove)
-        self._replay_worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="replay")
+        self.uploads = Uploads(
+            settings.data_directory / "uploads", settings.upload_limit_mib << 20, settings.uploads_total_mib << 20
+        )
+        self.engine: Engine = engine or LocalEngine(settings, self.store, self.uploads, self.sources)
+        self.models = self.engine.models
+        self.jobs = self.engine.jobs
+        self.verifications = self.engine.verifications
+        self.comparisons = self.engine.comparisons
         self._summaries: OrderedDict[tuple[str, str], Summary] = OrderedDict()
         self._lenses: OrderedDict[tuple[str, tuple[Position, ...], int], Lens] = OrderedDict()
+        self._effects: OrderedDict[tuple[str, int], Effect] = OrderedDict()
+        self._summed_up: Counter[str] = Counter()
         self._lock = Lock()
 
     def close(self) -> None:
         """Finish what runs, drop what waits."""
-        self.jobs.close()
-        self.verifications.close()
-        self._replay_worker.shutdown(wait=True, cancel_futures=True)
+        self.engine.close()
 
     # --- recording ---
 
@@ -68,34 +81,34 @@ class Explorer:
         dtype: str = "float32",
         seed: int = 0,
         temperature: float = 0.0,
+        edits: Iterable[str] = (),
     ) -> Recipe:
-        """What a recording will be. Raises an InvalidInput with what is wrong, or UnknownModel."""
+        """What a recording will be. Raises an InvalidInput with what is wrong, or NotFound."""
         name = model or self.settings.model
-        if steps > self.settings.steps_limit:
-            raise InvalidInput(f"{steps} decode steps are more than the {self.settings.steps_limit} allowed here.")
-        if text is not None and len(text.encode(errors="surrogatepass")) > self.settings.prompt_limit_bytes:
-            raise InvalidPrompt(
-                f"The prompt is longer than the {self.settings.prompt_limit_bytes} bytes allowed here."
-            )
-        prompt = self.models.encode(name, text or "") if ids is None else self.models.decode(name, ids)
-        loaded = self.models.get(name, dtype)
-        return plan(loaded, prompt, steps=steps, temperature=temperature, seed=seed)
+        return self.engine.plan(text, ids, steps, name, dtype, seed, temperature, edits)
+
+    def plan_edited(self, trace: Trace, text: str) -> Recipe:
+        """A stored trace with one more edit. Raises as `plan` does, and UnknownModel where its model is gone."""
+        return self.engine.plan_edited(trace, text)
 
     def submit(self, recipe: Recipe) -> Job:
-        """Record in the background; a trace that is stored already is done at once."""
+        """Record in the background; a trace that is stored already is done at once. Raises Busy, LimitReached."""
         if recipe.id in self.store:
             return Job(recipe.id, recipe, State.DONE)
-        return self.jobs.submit(recipe)
+        known = self.jobs.get(recipe.id)
+        if known is None or known.state not in (State.QUEUED, State.RUNNING):
+            check_room(self.store, len(self.jobs.waiting()), self.settings)
+        return self.jobs.submit(recipe, client_now())
 
     def record(self, recipe: Recipe, progress: Progress | None = None) -> Trace:
         """Record now, in this thread, unless the trace is stored already."""
         if recipe.id not in self.store:
-            self._record(recipe, progress or (lambda done, total: None))
+            self.engine.record(recipe, progress)
         return self.store.open(recipe.id)
 
     def record_example(self) -> None:
         """Queue the example traces where no trace is stored yet."""
-        if not self.settings.example or any(self.store.ids()):
+        if not self.settings.example or self.settings.read_only or any(self.store.ids()):
             return
         self.submit(self.plan(EXAMPLE, steps=EXAMPLE_STEPS))
         if showcase := self.showcase():
@@ -105,19 +118,13 @@ class Explorer:
         """What is worth seeing first in the default model, where its checkpoint says so."""
         return read_showcase(self.models.checkpoints.known(self.settings.model).directory)
 
-    def _record(self, recipe: Recipe, progress: Progress) -> None:
-        model = self.models.of(recipe)
-        ids, tensors = record(model, recipe, progress)
-        self.store.save(recipe, self.models.tokens(recipe.model.name, ids), tensors)
-
     def job(self, id: str) -> Job | None:
         """The recording of that id that has not become a readable trace, if there is one."""
         return self.jobs.get(id)
 
-    def prove(self, trace: Trace, progress: verify.Progress) -> Report:
-        """Prove all that can be proven about a trace, in this thread."""
-        family = FAMILIES[trace.recipe.model.family]
-        return verify.verify(family, self.models.of(trace.recipe), trace, self.sources, progress)
+    def memory(self) -> Memory:
+        """What is held in memory and can be forgotten."""
+        return self.engine.memory()
 
     # --- reading ---
 
@@ -127,23 +134,12 @@ class Explorer:
 
     def tensor(self, trace: Trace, address: Address) -> torch.Tensor:
         """One tensor of a trace. Raises UnknownSite, OutOfRange, or UnknownModel where it is gone."""
-        check_address(self.catalogue(trace), trace, address)
-        if str(address) in trace.tensors:
-            return trace.tensors[str(address)]
-        return self._replay_worker.submit(self._replay, trace, address).result()
-
-    def _replay(self, trace: Trace, address: Address) -> torch.Tensor:
-        model: Model = self.models.of(trace.recipe)
-        return self.replayer.tensor(model, trace, address)
+        kept = trace.tensors.get(str(address))
+        return self.engine.tensor(trace, address) if kept is None else kept
 
     def check(self, trace: Trace, address: Address) -> Check:
         """Whether the replay around a tensor handed on exactly what the recording kept."""
-        check_address(self.catalogue(trace), trace, address)
-
-        def work() -> Check:
-            return self.replayer.segment(self.models.of(trace.recipe), trace, address).check
-
-        return self._replay_worker.submit(work).result()
+        return self.engine.check(trace, address)
 
     def masked(self, trace: Trace, address: Address) -> torch.Tensor | None:
         """Where a tensor's cells are masked (True), broadcastable to it; None where none are."""
@@ -162,6 +158,7 @@ class Explorer:
         summary = summarize(self.tensor(trace, address), self.masked(trace, address))
         with self._lock:
             self._summaries[key] = summary
+            self._summed_up[trace.id] += 1
             while len(self._summaries) > _SUMMARIES:
                 self._summaries.popitem(last=False)
         return summary
@@ -173,14 +170,45 @@ class Explorer:
         kept = str(address) in trace.tensors and not self.catalogue(trace).row(address.site).masked_by
         return self.summary(trace, address) if known is None and kept else known
 
+    def summed_up(self, id: str) -> int:
+        """How often a tensor of a trace was summed up: what is at hand has not changed while this has not."""
+        with self._lock:
+            return self._summed_up.get(id, 0)
+
+    @property
+    def missing(self) -> int:
+        """How often a model or a cited file was asked for and not here: each may be at the next time."""
+        return self.models.refused + self.sources.missed
+
     def logits(self, trace: Trace, position: Position) -> torch.Tensor:
         """The recorded logits (V) of one position. Raises UnknownModel where the model is gone."""
-        return self.tensor(trace, Address("logits", None, position.step))[0, position.index]
+        return self.engine.logits(trace, position)
 
     def distribution(self, trace: Trace, position: Position, top: int) -> Distribution:
         """What the model predicts at a position; the token that really follows is watched."""
         follows = sequence(trace)[position.number + 1]
         return distribution(self.logits(trace, position), top, follows.id)
+
+    def attribution(
+        self, trace: Trace, position: Position, token: int | None = None, against: int | None = None
+    ) -> Attribution:
+        """What wrote a logit at a position: that of the most likely token where none is named."""
+        return self.engine.attribution(trace, position, token, against)
+
+    def recorded(self, trace: Trace) -> Recorded:
+        """A trace as one side of a comparison."""
+        return self.comparisons.recorded(trace)
+
+    def compare(
+        self,
+        a_id: str,
+        b_id: str,
+        relative: float | None = None,
+        how: How | None = None,
+        progress: Progress | None = None,
+    ) -> Comparison:
+        """Compare a trace with another, or with an uploaded file (`file:` and its id)."""
+        return self.comparisons.compare(a_id, b_id, relative, how, progress)
 
     def lens(self, trace: Trace, positions: tuple[Position, ...], top: int) -> Lens:
         """What the residual stream predicts after every block, at some positions."""
@@ -189,11 +217,25 @@ class Explorer:
             if key in self._lenses:
                 self._lenses.move_to_end(key)
                 return self._lenses[key]
-        recorded = torch.stack([self.logits(trace, position) for position in positions])
-        model = self.models.of(trace.recipe)
-        lens = self._replay_worker.submit(logit_lens, model, trace, positions, recorded, top).result()
+        lens = self.engine.lens(trace, positions, top)
         with self._lock:
             self._lenses[key] = lens
             while len(self._lenses) > _LENSES:
                 self._lenses.popitem(last=False)
         return lens
+
+    def effect(self, trace: Trace, top: int = 5) -> Effect:
+        """What the edits of a trace did. Raises InvalidInput without edits, UnknownTrace without its original."""
+        if not trace.recipe.edits:
+            raise InvalidInput(f"Trace {trace.id[:12]} has no edits, so there is no effect of them.")
+        key = (trace.id, top)
+        with self._lock:
+            if key in self._effects:
+                self._effects.move_to_end(key)
+                return self._effects[key]
+        effect = self.engine.effect(trace, top)
+        with self._lock:
+            self._effects[key] = effect
+            while len(self._effects) > _LENSES:
+                self._effects.popitem(last=False)
+        return effect

@@ -11,10 +11,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2_fragments import render_block
 from markupsafe import Markup
 
+from app.delivery import KEEP
 from app.explorer import Explorer
 from app.pages.frame import Frame, frame
 from app.pages.numbers import plural
 from app.pages.scope import Link, Scope
+from app.static_files import StaticFiles
 from provenance.errors import ProvenanceError
 from provenance.names import Address
 
@@ -29,6 +31,7 @@ def _resources(name: str) -> Path:
 
 TEMPLATES = _resources("templates")
 STATIC = _resources("static")
+STATIC_FILES = StaticFiles(STATIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ def _environment() -> Environment:
         auto_reload=False,
     )
     environment.filters["plural"] = plural
+    environment.globals["static"] = STATIC_FILES.url
     # A global and not an import: blocks rendered alone do not run the template's imports.
     environment.globals["ui"] = environment.get_template("macros.html").module
     return environment
@@ -66,16 +70,23 @@ def wants_fragment(request: Request) -> bool:
     return "HX-Request" in request.headers and "HX-History-Restore-Request" not in request.headers
 
 
-def render(request: Request, template: str, page: Any, *, block: str = "", status: int = 200) -> HTMLResponse:
-    """A page as HTML; where htmx asks, only the named block of the same template."""
-    context = {"page": page, "title": page.frame.title}
+def render(
+    request: Request, template: str, page: Any, *, block: str = "", status: int = 200, keep: bool = False
+) -> HTMLResponse:
+    """A page as HTML; where htmx asks, only the named block of the same template.
+
+    `keep` says that the page shows nothing but what `page_cache.state_of` knows to have changed.
+    """
+    if keep:
+        setattr(request.state, KEEP, True)
+    context = {"page": page, "title": page.frame.title, "server": request.app.state.explorer.settings}
     if block and wants_fragment(request):
         title = Markup("<title>{}</title>\n").format(full_title(page.frame))
         content: str = title + Markup(render_block(_environment_now, template, block, context))
     else:
         context["full_title"] = full_title(page.frame)
         content = _environment_now.get_template(template).render(context)
-    return HTMLResponse(content, status, headers={"Vary": "HX-Request, HX-History-Restore-Request"})
+    return HTMLResponse(content, status, headers={"Vary": "HX-Request, HX-History-Restore-Request, HX-Target"})
 
 
 def full_title(shown: Frame) -> str:

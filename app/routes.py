@@ -13,7 +13,7 @@ from app.pages.links import site_url, trace_url
 from app.pages.view import Asked
 from app.render import render
 from provenance.catalogue import Catalogue, Intermediate
-from provenance.errors import InvalidAddress, InvalidInput, ProvenanceError
+from provenance.errors import Busy, InvalidAddress, InvalidInput, LimitReached, ProvenanceError, Unavailable
 from provenance.lookup import find as look_up
 from provenance.names import Address, is_layered
 from provenance.trace import Trace
@@ -35,13 +35,13 @@ Here = Annotated[Explorer, Depends(explorer_of)]
 @router.get("/")
 def show_home(request: Request, here: Here) -> Response:
     """What this is, the record form, the traces, the hierarchy."""
-    return render(request, "home.html", home.home_page(here))
+    return render(request, "home.html", home.home_page(here), keep=True)
 
 
 @router.get("/sites")
 def show_sites(request: Request, here: Here) -> Response:
     """The hierarchy with every tensor."""
-    return render(request, "sites.html", groups.sites_page(here))
+    return render(request, "sites.html", groups.sites_page(here), keep=True)
 
 
 @router.get("/sites/{site}")
@@ -50,7 +50,7 @@ def show_site(request: Request, here: Here, site: str) -> Response:
     row, _ = _locate(here.catalogue(), site)
     if row.site != site:
         return RedirectResponse(site_url(row.site), 307)
-    return render(request, "site.html", tensor.site_page(here, row), block="columns")
+    return render(request, "site.html", tensor.site_page(here, row), block="columns", keep=True)
 
 
 @router.get("/groups/{slug:path}")
@@ -59,7 +59,7 @@ def show_group(request: Request, here: Here, slug: str, trace: str = "", layer: 
     opened = here.store.open(trace) if trace else None
     at_layer, at_step = number_of("layer", layer) or 0, number_of("step", step) or 0
     page = groups.group_page(here, slug, opened, at_layer, at_step)
-    return render(request, "group.html", page, block="columns")
+    return render(request, "group.html", page, block="columns", keep=True)
 
 
 @router.get("/search")
@@ -91,19 +91,30 @@ def show_tensor(request: Request, here: Here, id: str, address: str, step: str |
     asked = Asked.of(request.query_params)
     if not canonical:
         return RedirectResponse(asked.url(trace.id, found), 307)
-    return render(request, "tensor.html", tensor.tensor_page(here, trace, found, asked), block="columns")
+    page = tensor.tensor_page(here, trace, found, asked)
+    return render(request, "tensor.html", page, block="columns", keep=True)
 
 
 @router.get("/sources")
 def show_sources(request: Request, here: Here) -> Response:
     """The cited files."""
-    return render(request, "sources.html", source.sources_page(here))
+    return render(request, "sources.html", source.sources_page(here), keep=True)
 
 
 @router.get("/sources/{owner}/{repository}/{path:path}")
 def show_source(request: Request, here: Here, owner: str, repository: str, path: str) -> Response:
     """A cited file with what cites its lines."""
-    return render(request, "source.html", source.source_page(here, f"{owner}/{repository}/{path}"))
+    page = source.source_page(here, f"{owner}/{repository}/{path}")
+    return render(request, "source.html", page, keep=True)
+
+
+def unsent(problem: ProvenanceError, page: Response) -> Response:
+    """The page of a form that could not be sent on, with the status of what is wrong."""
+    page.status_code = 503 if isinstance(problem, Unavailable) else 422
+    if isinstance(problem, Busy):
+        page.status_code = 429 if isinstance(problem, LimitReached) else 503
+        page.headers["Retry-After"] = str(problem.retry_after_seconds)
+    return page
 
 
 def number_of(name: str, text: str | None) -> int | None:

@@ -18,7 +18,7 @@ def show_map(
     """The computation as a drawing: the whole model, or one of its groups."""
     opened = here.store.open(trace) if trace else None
     page = map_page(here, slug, opened, number_of("layer", layer) or 0, number_of("step", step) or 0, site)
-    return render(request, "map.html", page, block="columns")
+    return render(request, "map.html", page, block="columns", keep=True)
 
 
 @router.get("/traces/{id}/norms/{site}")
@@ -26,4 +26,4 @@ def show_norms(request: Request, here: Here, id: str, site: str, step: str = "",
     """A site's size in every layer of a trace."""
     trace = here.store.open(id)
     page = norms_page(here, trace, site, number_of("step", step) or 0, number_of("layer", layer))
-    return render(request, "norms.html", page, block="norms")
+    return render(request, "norms.html", page, block="norms", keep=True)

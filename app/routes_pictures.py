@@ -12,12 +12,12 @@ from app.api import Here, Name, Place, TraceId, locate, problems
 from app.explorer import Explorer
 from app.pages.drawn import drawn_of
 from app.pages.view import Asked, View, headings_along, view_of
-from app.pictures.cells import array_of, mask_of, plain
 from app.pictures.heatmap import cell_size
-from app.pictures.paint import heatmap_png
 from app.routes import number_of
 from provenance.errors import InvalidInput, OutOfRange
 from provenance.names import Address
+from provenance.pictures.cells import Array, Mask, array_of, mask_of, plain
+from provenance.pictures.paint import heatmap_png
 from provenance.trace import Trace
 
 router = APIRouter()
@@ -63,20 +63,25 @@ def slice_of_tensor(
             f"at most {MOST_CELLS} cells",
             max_length=200,
         ),
-    ] = "",
+    ],
     step: Annotated[int | None, Query(description="0 is the prefill", ge=0, le=1_000_000)] = None,
 ) -> SliceOut:
     """Some values of a tensor, exactly, with the tokens that stand along its axes."""
     trace, at = locate(here, id, address, step)
     tensor = here.tensor(trace, at)
     array = array_of(tensor)
-    chosen = _index(index, array.shape, str(at))
-    part = np.asarray(array[chosen])
     hidden = mask_of(here.masked(trace, at), array.shape)
     view = view_of(here.catalogue(trace), trace, at, array.shape, Asked())
+    return slice_out(here, view, str(tensor.dtype).removeprefix("torch."), array, hidden, index)
+
+
+def slice_out(here: Explorer, view: View, dtype: str, array: Array, hidden: Mask | None, index: str) -> SliceOut:
+    """A part of an array that has a tensor's axes. Raises InvalidInput, and OutOfRange for what it lacks."""
+    chosen = _index(index, array.shape, str(view.address))
+    part = np.asarray(array[chosen])
     return SliceOut(
-        address=str(at),
-        dtype=str(tensor.dtype).removeprefix("torch."),
+        address=str(view.address),
+        dtype=dtype,
         shape=list(part.shape),
         axes=_axes(here, view, chosen),
         values=[plain(value) for value in part.ravel()],

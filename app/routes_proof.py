@@ -35,7 +35,7 @@ def show_verdict(request: Request, here: Here, id: str, said: str = "") -> Respo
     page = verdict_page(here, here.store.open(id))
     if wants_fragment(request) and page.waiting is not None and page.waiting.said == said:
         return Response(status_code=204)
-    return render(request, "verdict.html", page, block="verdict")
+    return render(request, "verdict.html", page, block="verdict", keep=True)
 
 
 @router.get("/traces/{id}/{address}/proof")
@@ -61,7 +61,7 @@ def cite_site(request: Request, here: Here, site: str, trace: str = "") -> Respo
     """How to cite all evidence of a tensor."""
     opened = here.store.open(trace) if trace else None
     row = here.catalogue(opened).row(site)
-    return render(request, "cite.html", cite.cite_site_page(here, row, None, opened), block="references")
+    return render(request, "cite.html", cite.cite_site_page(here, row, None, opened), block="references", keep=True)
 
 
 @router.get("/cite/sites/{site}/{number}")
@@ -70,7 +70,7 @@ def cite_evidence(request: Request, here: Here, site: str, number: int, trace: s
     opened = here.store.open(trace) if trace else None
     row = here.catalogue(opened).row(site)
     page = cite.cite_site_page(here, row, number, opened)
-    return render(request, "cite.html", page, block="references")
+    return render(request, "cite.html", page, block="references", keep=True)
 
 
 @router.get("/cite/traces/{id}")

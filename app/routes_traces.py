@@ -3,6 +3,7 @@
 Plain functions run in the thread pool; the stream of events alone runs on the event loop.
 """
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Form, Request, Response
@@ -15,7 +16,7 @@ from app.pages import home, lens, progress, traces
 from app.pages import trace as page_of
 from app.pages.links import trace_url
 from app.render import render, wants_fragment
-from app.routes import Here, number_of
+from app.routes import Here, number_of, unsent
 from provenance.errors import InvalidInput, NotFound, Unavailable, UnknownTrace
 from provenance.lens import position_of
 
@@ -50,9 +51,8 @@ def record(
         )
         job = here.submit(recipe)
     except (InvalidInput, NotFound, Unavailable) as problem:
-        status = 503 if isinstance(problem, Unavailable) else 422
         page = home.home_page(here, home.refused(form, problem))
-        return render(request, "home.html", page, status=status)
+        return unsent(problem, render(request, "home.html", page))
     return RedirectResponse(trace_url(job.id), 303)
 
 
@@ -63,7 +63,7 @@ def show_traces(
     """All traces, or those that a search finds."""
     order = "oldest" if sort == "oldest" else "newest"
     wanted = traces.Filter(q[:300], model[:200], order, number_of("page", page) or 0)
-    return render(request, "traces.html", traces.traces_page(here, wanted), block="found")
+    return render(request, "traces.html", traces.traces_page(here, wanted), block="found", keep=True)
 
 
 @router.get("/traces/{id}")
@@ -78,7 +78,7 @@ def show_trace(request: Request, here: Here, id: str, step: str = "", position: 
     if trace.id != id:
         return RedirectResponse(trace_url(trace.id), 307)
     at = position_of(trace, number_of("step", step), number_of("position", position))
-    return render(request, "trace.html", page_of.trace_page(here, trace, at), block=_FRAGMENT)
+    return render(request, "trace.html", page_of.trace_page(here, trace, at), block=_FRAGMENT, keep=True)
 
 
 @router.get("/traces/{id}/lens")
@@ -86,19 +86,24 @@ def show_lens(request: Request, here: Here, id: str, step: str = "", position: s
     """The logit lens around a position; `stage` names the cell to look at."""
     trace = here.store.open(id)
     at = position_of(trace, number_of("step", step), number_of("position", position))
-    return render(request, "lens.html", lens.lens_page(here, trace, at, stage), block="lens")
+    return render(request, "lens.html", lens.lens_page(here, trace, at, stage), block="lens", keep=True)
 
 
 @router.get("/traces/{id}/events")
 async def stream_events(request: Request, here: Here, id: str) -> Response:
     """The progress of a recording as server-sent events, until it ends."""
-    if here.job(id) is None:
+    if await asyncio.to_thread(here.job, id) is None:
         await run_in_threadpool(here.store.full_id, id)
     return StreamingResponse(
-        progress_events(lambda: here.job(id), request.is_disconnected),
+        progress_events(lambda: here.job(id), lambda: no_longer(request)),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
+
+
+async def no_longer(request: Request) -> bool:
+    """Whether nobody waits for the rest of an answer that has no end, or the server stops."""
+    return getattr(request.app.state, "stopping", False) or await request.is_disconnected()
 
 
 @router.post("/traces/{id}/cancel")

@@ -3,31 +3,43 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from app.jobs import Job, State
 from provenance.catalogue import Catalogue, Context, Intermediate
+from provenance.edits import MOST_EDITS
 from provenance.lookup import Match
-from provenance.names import Address
-from provenance.recorder import Check
 from provenance.store import Listed
-from provenance.summary import Summary
-from provenance.trace import Recipe, Record, TokenRecord, Trace
+from provenance.trace import Recipe, Record, TokenRecord
 from provenance.variants import exists_in
+
+_EITHER: list[JsonValue] = [
+    {"required": ["prompt"], "properties": {"prompt": {"type": "string"}, "ids": {"type": "null"}}},
+    {"required": ["ids"], "properties": {"ids": {"type": "array"}, "prompt": {"type": "null"}}},
+]
+"""A recording has a prompt or ids, never both."""
 
 
 class TraceRequest(BaseModel):
     """A recording to make: a text, or token ids in its place."""
 
-    model_config = ConfigDict(extra="forbid")
+    # Strict, so that `"3"` and `true` are no numbers here either, as the schema says.
+    model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"oneOf": _EITHER})
 
-    prompt: str | None = Field(None, description="the text to run")
-    ids: list[int] | None = Field(None, description="token ids, in the place of a text")
+    prompt: str | None = Field(None, description="the text to run", json_schema_extra={"minLength": 1})
+    ids: list[int] | None = Field(
+        None, description="token ids, in the place of a text", json_schema_extra={"minItems": 1}
+    )
     steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     model: Annotated[str, Field(max_length=200)] | None = Field(None, description="default: the server's")
-    dtype: Annotated[str, Field(max_length=40)] = Field("float32", description="float32 or bfloat16")
+    dtype: Annotated[str, Field(max_length=40)] = Field(
+        "float32", description="what the model computes in", json_schema_extra={"enum": ["float32", "bfloat16"]}
+    )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(0, description="used at temperatures over 0")
     temperature: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = Field(0.0, description="0: greedy")
+    edits: Annotated[list[Annotated[str, Field(max_length=500)]], Field(max_length=MOST_EDITS)] = Field(
+        default=[], description="changes of tensors, in their order: `h.3.attn.pattern[head=2]=0`"
+    )
 
 
 class TokenOut(BaseModel):
@@ -45,6 +57,7 @@ class TraceOut(BaseModel):
     state: State
     done: Annotated[int, Field(description="segments done")] = 0
     total: Annotated[int, Field(description="segments in all")] = 0
+    position: Annotated[int | None, Field(description="place in the queue of one that waits; 1 is the next")] = None
     error: str = ""
     model: str = ""
     family: str = ""
@@ -57,6 +70,8 @@ class TraceOut(BaseModel):
     temperature: float = 0.0
     seed: int = 0
     prompt: str | None = None
+    edits: Annotated[list[str], Field(description="changes that are made while it runs, in their order")] = []
+    unedited: Annotated[str | None, Field(description="the same run without its edits; null without edits")] = None
     tokens: list[TokenOut] = []
     generated: list[TokenOut] = []
     created_at: str | None = None
@@ -122,41 +137,6 @@ class SearchOut(BaseModel):
     results: list[SearchResult]
 
 
-class SummaryOut(BaseModel):
-    """One tensor of a trace in numbers. What is not finite or masked is counted, not averaged."""
-
-    trace: str
-    address: str
-    site: str
-    layer: int | None
-    step: int
-    name: str
-    title: str
-    symbolic_shape: str
-    shape: list[int]
-    dtype: str
-    device: str
-    count_total: int
-    count_finite: int
-    count_nan: int
-    count_posinf: int
-    count_neginf: int
-    count_zero: int
-    count_masked: int
-    min: float | None
-    max: float | None
-    mean: float | None
-    std: float | None
-    l2: float | None
-    quantiles: list[tuple[float, float]]
-    histogram_edges: list[float]
-    histogram_counts: list[int]
-    npy_dtype: str = Field(description="dtype of the values as .npy; bfloat16 is handed out as float32")
-    replay_bit_for_bit: bool | None = Field(
-        description="whether the replay equals the kept tensors; null where none are kept to compare"
-    )
-
-
 def trace_of(record: Record) -> TraceOut:
     """A stored trace."""
     return _recipe_of(record.recipe, State.DONE).model_copy(
@@ -171,7 +151,7 @@ def trace_of(record: Record) -> TraceOut:
 
 def trace_of_job(job: Job) -> TraceOut:
     """A recording that waits, runs or failed."""
-    progress = {"done": job.done, "total": job.total, "error": job.error}
+    progress = {"done": job.done, "total": job.total, "position": job.position or None, "error": job.error}
     return _recipe_of(job.recipe, job.state).model_copy(update=progress)
 
 
@@ -194,6 +174,8 @@ def _recipe_of(recipe: Recipe, state: State) -> TraceOut:
         temperature=recipe.temperature,
         seed=recipe.seed,
         prompt=recipe.text,
+        edits=[str(edit) for edit in recipe.edits],
+        unedited=recipe.unedited.id if recipe.edits else None,
         tokens=[_token_of(token) for token in recipe.tokens],
     )
 
@@ -248,46 +230,3 @@ def site_of(catalogue: Catalogue, row: Intermediate, constants: Mapping[str, int
 def result_of(match: Match) -> SearchResult:
     """A row that a search found."""
     return SearchResult(site=match.row.site, name=match.row.name, title=match.row.title, reason=match.reason)
-
-
-def summary_of(
-    catalogue: Catalogue,
-    trace: Trace,
-    address: Address,
-    constants: Mapping[str, int],
-    summary: Summary,
-    check: Check | None,
-) -> SummaryOut:
-    """A tensor's summary, as JSON can hold it."""
-    row = catalogue.row(address.site)
-    histogram = summary.histogram
-    return SummaryOut(
-        trace=trace.id,
-        address=str(address),
-        site=address.site,
-        layer=address.layer,
-        step=address.step,
-        name=row.name,
-        title=row.title,
-        symbolic_shape=catalogue.shape(row, constants, decode=address.step > 0),
-        shape=list(summary.shape),
-        dtype=summary.dtype,
-        device=summary.device,
-        count_total=summary.count_total,
-        count_finite=summary.count_finite,
-        count_nan=summary.count_nan,
-        count_posinf=summary.count_posinf,
-        count_neginf=summary.count_neginf,
-        count_zero=summary.count_zero,
-        count_masked=summary.count_masked,
-        min=summary.minimum,
-        max=summary.maximum,
-        mean=summary.mean,
-        std=summary.std,
-        l2=summary.l2,
-        quantiles=[(quantile.q, quantile.value) for quantile in summary.quantiles],
-        histogram_edges=list(histogram.edges) if histogram else [],
-        histogram_counts=list(histogram.counts) if histogram else [],
-        npy_dtype="float32" if summary.dtype == "bfloat16" else summary.dtype,
-        replay_bit_for_bit=check.bit_for_bit if check and check.compared else None,
-    )

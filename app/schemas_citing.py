@@ -2,12 +2,11 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from provenance.catalogue import Catalogue, Context, Evidence, Intermediate
-from provenance.citing import CodeCitation, cite_code
-from provenance.citing_trace import TraceCitation, TraceFacts, cite_trace
-from provenance.errors import SourceUnavailable
-from provenance.sources import Proof, Sources
-from provenance.trace import Record
+from provenance.catalogue import Catalogue, Context, Intermediate
+from provenance.cited import code_citation
+from provenance.citing import CodeCitation
+from provenance.citing_trace import TraceCitation
+from provenance.sources import Sources
 
 
 class SpanOut(BaseModel):
@@ -70,6 +69,7 @@ class TraceCitationOut(BaseModel):
     seed: int
     created_at: str
     tensors_sha256: str
+    edits: list[str] = Field(description="changes that were made while it ran, in their order")
     markdown: str
     bibtex: str
     cff: str
@@ -80,45 +80,6 @@ class CitedOut(BaseModel):
 
     citations: list[CitationOut]
     trace: TraceCitationOut | None = None
-
-
-def code_citation(sources: Sources, evidence: Evidence) -> CodeCitation:
-    """Cite evidence as it stands in the bytes at hand, or without them as its pin says.
-
-    Raises AnchorMoved where the bytes at hand do not have the anchors.
-    """
-    citation = evidence.citation
-    try:
-        excerpt = sources.excerpt(citation)
-    except SourceUnavailable:
-        blobs = citation.pin.blobs
-        return cite_code(citation, blobs[0].id, len(blobs) == 1, evidence.claim)
-    return cite_code(excerpt.as_read, excerpt.blob_id, excerpt.proof is Proof.VERIFIED, evidence.claim)
-
-
-def trace_citation(record: Record) -> TraceCitation:
-    """Cite a stored trace."""
-    recipe = record.recipe
-    return cite_trace(
-        TraceFacts(
-            id=recipe.id,
-            model=recipe.model.name,
-            family=recipe.model.family,
-            trained=recipe.model.trained,
-            weights_sha256=recipe.model.weights_sha256,
-            dtype=recipe.model.dtype,
-            device=recipe.device,
-            threads=recipe.threads,
-            torch=recipe.torch,
-            prompt=recipe.text,
-            token_ids=recipe.prompt.ids,
-            steps=recipe.steps,
-            temperature=recipe.temperature,
-            seed=recipe.seed,
-            created_at=record.created_at,
-            tensors_sha256=record.tensors_sha256,
-        )
-    )
 
 
 def citation_of(context: Context, code: CodeCitation) -> CitationOut:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from provenance.gpt2.checkpoints import Inspection, Source
 from provenance.gpt2.keys import KeyReport
 from provenance.gpt2.stored import file_sha256
-from provenance.model import Model
+from provenance.model import ModelInfo
 
 
 class ModelOut(BaseModel):
@@ -22,7 +22,7 @@ class ModelOut(BaseModel):
     loaded: list[str] = Field([], description="the dtypes in which it is in memory now")
 
     @classmethod
-    def of(cls, source: Source, models: Iterable[Model] = ()) -> Self:
+    def of(cls, source: Source, models: Iterable[ModelInfo] = ()) -> Self:
         """A model as the family knows it; `models` are those in memory."""
         return cls(
             name=source.name,
@@ -30,7 +30,7 @@ class ModelOut(BaseModel):
             description=source.description,
             kind=source.kind.value,
             advice=source.advice,
-            loaded=[model.info.dtype for model in models if model.info.name == source.name],
+            loaded=[model.dtype for model in models if model.name == source.name],
         )
 
 
@@ -89,10 +89,10 @@ class ModelDetail(ModelOut):
     problem: str = Field(description="why it cannot be loaded; empty where it can")
 
     @classmethod
-    def inspected(cls, found: Inspection, models: Iterable[Model] = ()) -> Self:
+    def inspected(cls, found: Inspection, models: Iterable[ModelInfo] = ()) -> Self:
         """A model as it was inspected; `models` are those in memory."""
-        mine = [model for model in models if model.info.name == found.source.name]
-        known = mine[0].info.weights_sha256 if mine else None
+        mine = [model for model in models if model.name == found.source.name]
+        known = mine[0].weights_sha256 if mine else None
         return cls(
             **ModelOut.of(found.source, mine).model_dump(),
             origin=found.origin,

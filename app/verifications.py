@@ -10,14 +10,12 @@ from pydantic import ValidationError
 
 from app.jobs import State
 from provenance.errors import ProvenanceError, Unavailable
-from provenance.store import TraceStore
+from provenance.storage import Store
 from provenance.trace import Trace
-from provenance.verdict import Report
-from provenance.verify import Progress
+from provenance.verdict import FILE, Report
+from provenance.verification import Progress
 
 log = logging.getLogger(__name__)
-
-_FILE = "verdict.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +27,20 @@ class Verification:
     error: str = ""
 
 
-class Verifications:
-    """Verifies traces one after the other, in the background, and keeps the reports."""
+class Reports:
+    """The reports beside the stored traces; those that were read last are kept in memory."""
 
-    def __init__(self, store: TraceStore, run: Callable[[Trace, Progress], Report]) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._run = run
-        self._under_way: dict[str, Verification] = {}
         self._reports: dict[tuple[str, str], Report] = {}
         self._lock = threading.Lock()
-        self._closed = False
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="verify")
 
     def report(self, trace: Trace) -> Report | None:
         """The stored report, or None where the trace was not verified by this version."""
         with self._lock:
             if _key(trace) in self._reports:
                 return self._reports[_key(trace)]
-        text = self._store.attached(trace.id, _FILE)
+        text = self._store.attached(trace.id, FILE)
         try:
             report = Report.model_validate_json(text) if text else None
         except ValidationError:
@@ -56,13 +50,34 @@ class Verifications:
         self._remember(trace, report)
         return report
 
+    def _remember(self, trace: Trace, report: Report) -> None:
+        with self._lock:
+            self._reports[_key(trace)] = report
+            while len(self._reports) > 32:
+                self._reports.pop(next(iter(self._reports)))
+
+
+class Verifications(Reports):
+    """Verifies traces one after the other, in the background, and keeps the reports."""
+
+    def __init__(self, store: Store, run: Callable[[Trace, Progress], Report]) -> None:
+        super().__init__(store)
+        self._run = run
+        self._under_way: dict[str, Verification] = {}
+        self._closed = False
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="verify")
+
     def state(self, trace: Trace) -> Verification | None:
         """What became of the verification of a trace; None where nobody asked for one."""
-        with self._lock:
-            under_way = self._under_way.get(trace.id)
+        under_way = self.under_way(trace.id)
         if under_way is not None:
             return under_way
         return Verification(State.DONE) if self.report(trace) else None
+
+    def under_way(self, id: str) -> Verification | None:
+        """The verification of a trace that waits, runs or failed."""
+        with self._lock:
+            return self._under_way.get(id)
 
     def submit(self, trace: Trace) -> Verification:
         """Verify in the background; a trace that is verified, or being verified, is not run again.
@@ -83,10 +98,10 @@ class Verifications:
             self._worker.submit(self._perform, trace)
         return queued
 
-    def verify(self, trace: Trace, progress: Progress) -> Report:
+    def verify(self, trace: Trace, progress: Progress = lambda what: None) -> Report:
         """Verify now, in this thread, and store the report."""
         report = self._run(trace, progress)
-        self._store.attach(trace.id, _FILE, report.model_dump_json())
+        self._store.attach(trace.id, FILE, report.model_dump_json())
         self._remember(trace, report)
         return report
 
@@ -114,12 +129,6 @@ class Verifications:
     def _update(self, id: str, verification: Verification) -> None:
         with self._lock:
             self._under_way[id] = verification
-
-    def _remember(self, trace: Trace, report: Report) -> None:
-        with self._lock:
-            self._reports[_key(trace)] = report
-            while len(self._reports) > 32:
-                self._reports.pop(next(iter(self._reports)))
 
 
 def _key(trace: Trace) -> tuple[str, str]:

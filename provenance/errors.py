@@ -6,20 +6,30 @@
     │   ├── UnknownTrace        no trace of that id
     │   ├── UnknownModel        no such model here
     │   ├── UnknownSource       no cited file of that repository and path
+    │   ├── UnknownUpload       no file of that id was handed in
     │   └── OutOfRange          a step, layer or head that this trace does not have
     ├── InvalidInput        what was asked cannot be done, and why
     │   ├── InvalidAddress      text that is no address
     │   ├── AmbiguousName       one expression, several sites (carries the candidates)
     │   ├── InvalidPrompt       empty, or ids outside the vocabulary
     │   ├── PromptTooLong       prompt + steps over the model's context
+    │   ├── UnreadableFile      a file of tensors that is none, or holds what is not read
+    │   │   └── TooLarge            one that holds more than is allowed here
     │   └── UnsupportedCheckpoint   weights or a config that this model cannot reproduce
     ├── Unavailable         it exists, but cannot be had at this place or time
     │   ├── SourceUnavailable   no carrier holds the pinned bytes
+    │   ├── StorageFailed       the disk is full, read-only or failing
+    │   ├── Busy                it can be had later (carries after how many seconds)
+    │   │   └── LimitReached        one client has had its share for now
     │   └── CarrierFailed       one carrier was asked and could not deliver
+    ├── Refused             it is not allowed here
+    │   ├── SignInNeeded        it takes the server's token
+    │   └── WrongHost           a request to a name that is not the server's
     └── Corrupt             stored bytes are not what they should be
         ├── BlobMismatch        bytes whose git blob id is not the pinned one
         ├── AnchorMoved         a citation's anchor is not at its pinned lines
         └── CorruptTrace        a stored trace that cannot be read back
+            └── NewerTrace          one whose format only a newer version knows
 
 A message says what was wrong, with which input; `hint` says what to do.
 """
@@ -63,6 +73,10 @@ class UnknownSource(NotFound):
     """No cited file has that repository and path."""
 
 
+class UnknownUpload(NotFound):
+    """No file of that id was handed in, or it is gone again."""
+
+
 class OutOfRange(NotFound):
     """A step, layer or head that this trace does not have."""
 
@@ -103,6 +117,14 @@ class PromptTooLong(InvalidInput):
         self.context = context
 
 
+class UnreadableFile(InvalidInput):
+    """A file of tensors that is none, is damaged, or holds what is not read here."""
+
+
+class TooLarge(UnreadableFile):
+    """A file of tensors that holds more than is allowed here."""
+
+
 class UnsupportedCheckpoint(InvalidInput):
     """Weights or a config that this model cannot load or reproduce."""
 
@@ -115,8 +137,36 @@ class SourceUnavailable(Unavailable):
     """No carrier at hand holds the pinned bytes."""
 
 
+class StorageFailed(Unavailable):
+    """The system refused to store or read something: a full disk, no permission, a fault of the device."""
+
+
+class Busy(Unavailable):
+    """It cannot be had now; `retry_after_seconds` says when to ask again."""
+
+    def __init__(self, message: str, *, hint: str = "", retry_after_seconds: int = 10) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_seconds = max(1, retry_after_seconds)
+
+
+class LimitReached(Busy):
+    """One client has had its share for now."""
+
+
 class CarrierFailed(Unavailable):
     """One carrier was asked for a pinned file and could not deliver it."""
+
+
+class Refused(ProvenanceError):
+    """It is not allowed here, whoever asks."""
+
+
+class SignInNeeded(Refused):
+    """It takes the server's token."""
+
+
+class WrongHost(Refused):
+    """The request names a host that this server does not serve."""
 
 
 class Corrupt(ProvenanceError):
@@ -133,3 +183,7 @@ class AnchorMoved(Corrupt):
 
 class CorruptTrace(Corrupt):
     """A stored trace that cannot be read back."""
+
+
+class NewerTrace(CorruptTrace):
+    """A stored trace whose format is newer than this version knows; it is whole, and stays."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from provenance.catalogue import Alias, Catalogue, Intermediate
 from provenance.errors import AmbiguousName, InvalidAddress, UnknownSite
 from provenance.names import Address
+from provenance.syntax import parse_expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class Match:
 def normal_expression(text: str) -> str:
     """A Python expression in one spelling of quotes and blanks; other text only stripped."""
     try:
-        return ast.unparse(ast.parse(text.strip(), mode="eval"))
+        return ast.unparse(parse_expression(text.strip()))
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         return text.strip()
 

@@ -6,21 +6,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from provenance.catalogue import Catalogue
+from provenance.catalogues import CATALOGUES
 from provenance.errors import InvalidPrompt, UnknownModel, UnsupportedCheckpoint
-from provenance.gpt2.catalogue import CATALOGUE as GPT2_CATALOGUE
-from provenance.gpt2.catalogue import GPT2_SMALL
 from provenance.gpt2.checkpoints import GPT2_VOCABULARY, Checkpoints, Inspection, Source
 from provenance.gpt2.config import Config
 from provenance.model import Model, ModelInfo
 from provenance.prompt import Prompt, Token, Tokenizer
 from provenance.trace import Recipe
 from provenance.variants import catalogue_of
-
-CATALOGUES: Mapping[str, Catalogue] = {"gpt2": GPT2_CATALOGUE}
-"""The catalogue of every model family."""
-
-EXAMPLE_CONSTANTS: Mapping[str, Mapping[str, int]] = {"gpt2": GPT2_SMALL}
-"""Axis sizes of each family's best known model, for pages that show no trace."""
 
 
 def constants_of(info: ModelInfo) -> Mapping[str, int]:
@@ -57,6 +50,7 @@ class Models:
         self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
         self._tokenizers: dict[str, Tokenizer | None] = {}
         self._lock = threading.Lock()
+        self.refused = 0
 
     def sources(self) -> tuple[Source, ...]:
         """Every model that can be named, those whose weights are not here included."""
@@ -104,10 +98,12 @@ class Models:
         try:
             model = self.get(recipe.model.name, recipe.model.dtype)
         except (UnknownModel, UnsupportedCheckpoint) as error:
+            self.refused += 1
             raise UnknownModel(
                 f"The model {recipe.model.name!r} of this trace cannot be loaded any more. {error.message}", hint=kept
             ) from error
         if model.info.weights_sha256 != recipe.model.weights_sha256:
+            self.refused += 1
             raise UnknownModel(
                 f"The model {recipe.model.name!r} here has other weights than the one that made this trace.",
                 hint=kept,

@@ -153,6 +153,12 @@ class Replayer:
         self._cache: OrderedDict[tuple[str, int, str], Replayed] = OrderedDict()
         self._lock = threading.Lock()
 
+    @property
+    def bytes(self) -> int:
+        """What is kept now."""
+        with self._lock:
+            return sum(replayed.bytes for replayed in self._cache.values())
+
     def tensor(self, model: Model, trace: Trace, address: Address) -> torch.Tensor:
         """One tensor of a trace. Raises UnknownSite, or OutOfRange for what the trace lacks."""
         check_address(model.catalogue, trace, address)

@@ -4,6 +4,8 @@ from enum import StrEnum
 
 from provenance.trace import Frozen
 
+FILE = "verdict.json"
+"""The name of a report that is stored beside its trace."""
 TOLERANCE = 5e-5
 """In fp32 on a CPU: max|Δ| ≤ 5e-5 · max(1, max|reference|) over the compared cells."""
 

@@ -35,7 +35,7 @@
     "]": () => beside("layer", 1)?.click(),
     ",": () => beside("step", -1)?.click(),
     ".": () => beside("step", 1)?.click(),
-    "/": () => (element("search").focus(), element("search").select()),
+    "/": () => (element("search")?.focus(), element("search")?.select()),
     "?": () => element("keys").showModal(),
   };
   const results = () => [...document.querySelectorAll("#live .results a")];

@@ -11,6 +11,7 @@ from api_client import FOX, Api, running
 
 import app.explorer
 import provenance.recorder
+import provenance.recording
 from app.settings import version
 from provenance.gpt2.catalogue import CATALOGUE
 from provenance.lookup import search
@@ -40,11 +41,11 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     counted: list[str] = []
     record = provenance.recorder.record
 
-    def counting(model: Any, recipe: Any, progress: Any) -> Any:
+    def counting(model: Any, recipe: Any, *rest: Any) -> Any:
         counted.append(recipe.id)
-        return record(model, recipe, progress)
+        return record(model, recipe, *rest)
 
-    monkeypatch.setattr(app.explorer, "record", counting)
+    monkeypatch.setattr(provenance.recording, "record", counting)
     return counted
 
 
@@ -174,7 +175,7 @@ def test_a_failed_recording_is_told_and_can_be_repeated(
     api: Api, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(app.explorer, "record", lambda *_: 1 / 0)
+        broken.setattr(provenance.recording, "record", lambda *_: 1 / 0)
         answer = api.ask("POST", "/api/traces", json={"prompt": "It will fail"})
         failed = api.wait(answer.headers["Location"])
     assert (failed["state"], failed["error"]) == ("failed", "The recording failed; the server's log says why.")
@@ -186,7 +187,7 @@ def test_a_failed_recording_that_the_command_line_made_since_is_done(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(app.explorer, "record", lambda *_: 1 / 0)
+        broken.setattr(provenance.recording, "record", lambda *_: 1 / 0)
         answer = api.ask("POST", "/api/traces", json={"prompt": "It will fail here"})
         assert api.wait(answer.headers["Location"])["state"] == "failed"
     api.explorer.record(api.explorer.plan("It will fail here"))

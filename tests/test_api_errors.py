@@ -125,7 +125,7 @@ def test_an_unknown_model_is_refused_with_those_that_are_here(api: Api) -> None:
 
 
 def test_a_full_queue_asks_to_come_back(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(recipe: object) -> None:
+    def full(recipe: object, client: str) -> None:
         raise Unavailable("16 recordings are waiting already.", hint="Try again in a little while.")
 
     monkeypatch.setattr(api.explorer.jobs, "submit", full)

@@ -266,6 +266,18 @@ def test_a_drawn_trace_names_temperature_and_seed() -> None:
     assert "seed" not in cite_trace(FACTS).description
 
 
+def test_a_run_that_was_changed_names_its_edits_in_every_format() -> None:
+    edits = ("h.1.attn.pattern[head=1] = 0", "h.0.mlp.h@0[channel=3,7] *= -0.5")
+    trace = cite_trace(replace(FACTS, edits=edits))
+    said = f"Changed while it ran, in this order: {'; '.join(edits)}. "
+    assert f"threads: 2. {said}SHA-256" in trace.description
+    assert bibtex_fields(trace.bibtex)["note"] == trace.description
+    assert cff_fields(trace.cff)["abstract"] == trace.description
+    assert trace.markdown.endswith(f"in this order: `{edits[0]}`, `{edits[1]}`")
+    assert trace.title == "Trace 0123456789ab of gpt2-untrained, changed on purpose"
+    assert trace.fields()["edits"] == edits
+
+
 def test_a_prompt_without_text_is_given_as_ids() -> None:
     assert "Prompt: token ids 15496, 995." in cite_trace(replace(FACTS, prompt=None)).description
 

@@ -17,9 +17,9 @@ from fastapi import FastAPI
 from app import api_citing, cli_cite
 from app.cli_shell import command_group
 from app.explorer import Explorer
-from app.schemas_citing import code_citation
 from app.settings import load_settings
 from provenance.citation import Pin
+from provenance.cited import code_citation
 from provenance.citing import Format
 from provenance.errors import InvalidInput
 from provenance.gpt2.evidence import NORM, transformers
@@ -53,7 +53,7 @@ def get(explorer: Explorer) -> Get:
 
     async def ask(path: str) -> httpx.Response:
         transport = httpx.ASGITransport(application)
-        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.get(path)
 
     return lambda path: asyncio.run(ask(path)).raise_for_status().json()

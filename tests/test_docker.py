@@ -1,4 +1,4 @@
-"""What can be checked of the Dockerfile without a Docker engine."""
+"""What can be checked of the Dockerfile and the compose file without a Docker engine."""
 
 import json
 import re
@@ -6,9 +6,11 @@ import tomllib
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from app.main import create_app
 from app.settings import PREFIX, Settings, load_settings
@@ -135,3 +137,74 @@ def test_the_command_is_a_console_script_and_the_health_check_a_route(
     (address,) = re.findall(r"http://[^']+", program[2])
     assert urlsplit(address).port == Settings.model_fields["port"].default
     assert urlsplit(address).path in create_app().openapi()["paths"]
+
+
+# --- the compose file ---
+
+
+@pytest.fixture(scope="module")
+def compose(repository: Path) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((repository / "docker-compose.yml").read_text())
+    return found
+
+
+def test_the_services_of_the_compose_file_are_locked_in(compose: dict[str, Any]) -> None:
+    assert compose["services"].keys() == {"app", "proxy"}
+    for service in compose["services"].values():
+        assert service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["healthcheck"]["test"][0] == "CMD"
+        assert {"mem_limit", "cpus", "pids_limit", "restart"} <= service.keys()
+        assert not service.get("privileged")
+    assert compose["services"]["proxy"]["cap_add"] == ["NET_BIND_SERVICE"]
+    assert "cap_add" not in compose["services"]["app"]
+
+
+def test_only_the_proxy_is_reached_from_outside(compose: dict[str, Any]) -> None:
+    app, proxy = compose["services"]["app"], compose["services"]["proxy"]
+    assert "ports" not in app
+    assert app["networks"].keys() == {"inside"}
+    assert compose["networks"]["inside"]["internal"] is True
+    assert proxy["ports"] == ["80:80", "443:443"]
+    assert proxy["networks"]["inside"]["ipv4_address"] == app["environment"][f"{PREFIX}TRUSTED_PROXIES"]
+
+
+def test_what_the_server_writes_are_the_volume_and_tmp(compose: dict[str, Any]) -> None:
+    app = compose["services"]["app"]
+    assert app["volumes"] == ["traces:/data"]
+    assert [entry.partition(":")[0] for entry in app["tmpfs"]] == ["/tmp"]
+    assert app["environment"][f"{PREFIX}CACHE_DIRECTORY"].startswith("/tmp/")
+    volumes = [entry.partition(":")[0] for each in compose["services"].values() for entry in each["volumes"]]
+    assert {name for name in volumes if not name.startswith(".")} == compose["volumes"].keys()
+
+
+def test_the_compose_file_sets_settings_that_exist(compose: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    own = compose["services"]["app"]["environment"]
+    assert {name.removeprefix(PREFIX).lower() for name in own} <= set(Settings.model_fields)
+    for name, value in own.items():
+        filled = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
+        monkeypatch.setenv(name, re.sub(r"\$\{\w+:\?[^}]*\}", "a token of the operator", filled))
+    settings = load_settings()
+    assert settings.trusted_proxies == ("172.31.77.2",)
+    assert settings.allowed_hosts == ("localhost",)
+    assert settings.token is not None
+    assert (settings.metrics, settings.log_format, settings.read_only) == (True, "json", False)
+
+
+def test_a_stop_is_given_the_time_that_it_may_take(compose: dict[str, Any]) -> None:
+    # First the requests, then the recording: twice shutdown_seconds.
+    assert compose["services"]["app"]["stop_grace_period"] == "75s"
+    assert 2 * Settings.model_fields["shutdown_seconds"].default < 75
+
+
+def test_the_proxy_keeps_inside_what_is_nobody_s_business(compose: dict[str, Any], repository: Path) -> None:
+    mounted = compose["services"]["proxy"]["volumes"][0].split(":")
+    assert mounted[2] == "ro"
+    text = (repository / mounted[0]).read_text()
+    assert re.search(r"@inside path /metrics /readyz\n\s*respond @inside 404", text)
+    (upstream,) = re.findall(r"reverse_proxy (\S+)", text)
+    app = compose["services"]["app"]["networks"]["inside"]["ipv4_address"]
+    assert upstream == f"{app}:{Settings.model_fields['port'].default}"
+    (megabytes,) = re.findall(r"max_size (\d+)MB", text)
+    assert int(megabytes) * 10**6 > Settings.model_fields["upload_limit_mib"].default << 20

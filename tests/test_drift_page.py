@@ -141,7 +141,7 @@ async def get(settings: Settings, *addresses: str) -> list[httpx.Response]:
     with closing(Explorer(settings)) as opened:
         app.state.explorer = opened
         transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return [await client.get(address) for address in addresses]
 
 

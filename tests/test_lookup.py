@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from provenance.errors import AmbiguousName, UnknownSite
 from provenance.gpt2.catalogue import CATALOGUE
-from provenance.gpt2.rows_shared import KEY, MODULE, SCOPE
 from provenance.lookup import find, named, normal_expression, search
 from provenance.names import Address, is_layered
+from provenance.naming import KEY, MODULE, SCOPE
 
 ALIASES = [(row, alias) for row in CATALOGUE for alias in row.aliases]
 

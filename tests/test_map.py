@@ -282,7 +282,7 @@ def test_a_map_replays_nothing(client: Client, explorer: Explorer, monkeypatch: 
     def refuse(*_: object) -> None:
         raise AssertionError("replayed")
 
-    monkeypatch.setattr(explorer.replayer, "tensor", refuse)
+    monkeypatch.setattr(explorer.engine.replayer, "tensor", refuse)
     for name in NAMES:
         address = f"/map{'' if name == 'model' else '/' + name}?trace={fresh.id}"
         assert client.get(address).status_code == 200

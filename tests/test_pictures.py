@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from app.pages.numbers import count, measure, rounded
-from app.pictures.cells import array_of, exact
 from app.pictures.histogram import histogram
 from app.pictures.parts import Heading
 from app.pictures.table import COLUMNS, ROWS, ValueTable, value_table
+from provenance.pictures.cells import array_of, exact
 from provenance.summary import summarize
 
 

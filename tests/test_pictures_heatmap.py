@@ -11,8 +11,11 @@ import torch
 from numpy.typing import NDArray
 
 from app.pages.numbers import rounded
-from app.pictures.cells import array_of, plain
-from app.pictures.colours import (
+from app.pictures.heatmap import alternative, cell_size, legend, tick_indices, ticks
+from app.pictures.parts import Heading, visible
+from app.pictures.plane import Plane, Side, side
+from provenance.pictures.cells import array_of, plain
+from provenance.pictures.colours import (
     HATCH,
     MASKED,
     NAN,
@@ -26,11 +29,8 @@ from app.pictures.colours import (
     scale_of_blocks,
     scale_of_summary,
 )
-from app.pictures.heatmap import alternative, cell_size, legend, tick_indices, ticks
-from app.pictures.paint import heatmap_png, paint
-from app.pictures.parts import Heading, visible
-from app.pictures.plane import Plane, Side, side
-from app.pictures.reduce import Blocks, Is, Reduce, reduce_blocks
+from provenance.pictures.paint import heatmap_png, paint
+from provenance.pictures.reduce import Blocks, Is, Reduce, reduce_blocks
 from provenance.summary import summarize
 
 Pixels = NDArray[np.uint8]

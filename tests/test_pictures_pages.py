@@ -13,11 +13,11 @@ from conftest import tiny_model_of
 from numpy.typing import NDArray
 from test_pictures_heatmap import decoded
 
-from app.pictures.colours import HATCH, MASKED
 from app.routes_pictures import MOST_CELLS
 from provenance.gpt2.catalogue import CATALOGUE
 from provenance.gpt2.config import Config
 from provenance.names import is_layered
+from provenance.pictures.colours import HATCH, MASKED
 
 LONG = Config(n_layer=2, n_head=4, n_embd=32, n_ctx=512, n_vocab=50257, n_inner=128, epsilon=1e-5)
 

@@ -29,7 +29,7 @@ from provenance.gpt2.model import GPT2
 from provenance.gpt2.pins import OPENAI, PINS
 from provenance.trace import Trace
 from provenance.verdict import Execution, Ran, Report
-from provenance.verify import verify
+from provenance.verification import verify
 
 pytestmark = pytest.mark.slow
 

@@ -1,6 +1,7 @@
 """The pages of traces: tokens, predictions, the lens, the film, the list, and the form's token ids."""
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -185,7 +186,7 @@ def test_a_trace_whose_model_is_gone_keeps_its_tokens(api: Api, trace: str, monk
         raise UnknownModel(f"There is no model named {recipe.model.name!r} here.", hint="Put it back.")
 
     monkeypatch.setattr(api.explorer.models, "of", gone)
-    monkeypatch.setattr(api.explorer.replayer, "_cache", type(api.explorer.replayer._cache)())
+    monkeypatch.setattr(api.explorer.engine.replayer, "_cache", OrderedDict())
     shown = page(api, other)
     assert "There is no model named" in shown.one("section", id="prediction").text
     assert len(shown.all("a", class_="token")) == 6

@@ -15,7 +15,7 @@ from provenance.gpt2.model import GPT2
 from provenance.sources import Sources, default_sources
 from provenance.store import TraceStore
 from provenance.verdict import Report
-from provenance.verify import verify
+from provenance.verification import verify
 
 pytestmark = pytest.mark.slow
 

@@ -8,11 +8,11 @@ from app.explorer import Explorer
 from app.pages.scope import Link, Scope
 from app.pages.view import View, ViewAxis, tokens_along
 from app.pictures.arcs import ArcPicture, Attended, arc_picture, is_distribution, strongest
-from app.pictures.cells import Array, Mask, array_of
 from app.pictures.parts import Heading
 from app.pictures.product import ProductPicture, product_picture
 from provenance.axes import Counts
 from provenance.names import Address
+from provenance.pictures.cells import Array, Mask, array_of
 
 MOST_HEADS = 25
 _SMALL = {"size": "small", "r0": None, "c0": None, "zoom": None}

@@ -7,8 +7,8 @@ from app.pages.frame import Frame, frame
 from app.pages.links import cite_trace_url, cite_url, site_url, trace_url
 from app.pages.numbers import short
 from app.pages.scope import Scope
-from app.schemas_citing import code_citation, trace_citation
 from provenance.catalogue import Intermediate
+from provenance.cited import code_citation, trace_citation
 from provenance.citing import CodeCitation
 from provenance.citing_trace import TraceCitation
 from provenance.errors import OutOfRange

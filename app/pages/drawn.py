@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from threading import Lock
 
 from app.pages.view import View
-from app.pictures.cells import Array, Mask
-from app.pictures.colours import Scale, scale_of_blocks, scale_of_summary
 from app.pictures.plane import Plane
-from app.pictures.reduce import Blocks, Reduce, reduce_blocks
+from provenance.pictures.cells import Array, Mask
+from provenance.pictures.colours import Scale, scale_of_blocks, scale_of_summary
+from provenance.pictures.reduce import Blocks, Reduce, reduce_blocks
 from provenance.summary import Summary
 
 _MOST = 64

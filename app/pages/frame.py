@@ -33,12 +33,13 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """The trace that the reader stands in, and where."""
+    """The trace that the reader stands in, and where; `edited` says whether its run was changed."""
 
     id: str
     url: str
     layer: int
     step: int
+    edited: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def frame(scope: Scope, title: str, *, site: str = "", group: str = "", query: s
     here = None
     if scope.trace is not None:
         id = scope.trace.id
-        here = Here(id, trace_url(id), scope.layer, scope.step)
+        here = Here(id, trace_url(id), scope.layer, scope.step, bool(scope.trace.recipe.edits))
     tree = tuple(_branch(scope, top, site, group) for top in scope.catalogue.tree)
     whole = map_url(None, here.id if here else None, scope.layer, scope.step)
     return Frame(title, tree, here, query, whole)

@@ -158,10 +158,10 @@ def _any_number(text: str) -> int:
 
 
 def _example(explorer: Explorer, listed: tuple[Listed, ...]) -> Trace | None:
-    """The example trace, or the newest that can be read."""
+    """The example trace, or the newest that can be read; rather one that nobody changed."""
     family = explorer.catalogue().family
     good = [f for f in listed if f.record is not None and f.record.recipe.model.family == family]
-    good.sort(key=lambda found: found.record is not None and found.record.recipe.text != EXAMPLE)
+    good.sort(key=_less_of_an_example)
     for found in good:
         try:
             return explorer.store.open(found.id)
@@ -170,12 +170,19 @@ def _example(explorer: Explorer, listed: tuple[Listed, ...]) -> Trace | None:
     return None
 
 
+def _less_of_an_example(found: Listed) -> tuple[bool, bool]:
+    assert found.record is not None
+    return bool(found.record.recipe.edits), found.record.recipe.text != EXAMPLE
+
+
 def _highlights(explorer: Explorer, listed: tuple[Listed, ...]) -> tuple[Link, ...]:
     """What the default model's showcase names, in the trace of its prompt; nothing before that is recorded."""
     showcase = explorer.showcase()
     for found in listed if showcase else ():
         recipe = found.record.recipe if found.record else None
-        if showcase and recipe and (recipe.text, recipe.model.name) == (showcase.prompt, explorer.settings.model):
+        if not (showcase and recipe) or recipe.edits:
+            continue
+        if (recipe.text, recipe.model.name) == (showcase.prompt, explorer.settings.model):
             return tuple(
                 Link(tensor_url(found.id, Address.parse(seen.address), seen.head), "", seen.title, seen.sentence)
                 for seen in showcase.highlights

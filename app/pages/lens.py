@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from app.explorer import Explorer
 from app.pages.badge import Badge
+from app.pages.edited import Edited, changed_output, edited_of
 from app.pages.frame import Frame, frame
-from app.pages.links import lens_url, tensor_url, trace_url, with_query
+from app.pages.links import attribution_url, lens_url, tensor_url, trace_url, with_query
 from app.pages.numbers import Number, count, measure, percent, short
 from app.pages.predictions import CandidateView, views_of
 from app.pages.scope import Link, Scope
@@ -85,7 +86,10 @@ class CellDetail:
 
 @dataclass(frozen=True, slots=True)
 class LensPage:
-    """The lens of a trace around a position. `table` is None where `problem` says why there is none."""
+    """The lens of a trace around a position. `table` is None where `problem` says why there is none.
+
+    `changed_output` are the edits that act on the output itself, which the lens applies unchanged.
+    """
 
     frame: Frame
     trace_url: str
@@ -93,6 +97,8 @@ class LensPage:
     position: int
     position_url: str
     untrained: bool
+    edited: Edited | None
+    changed_output: tuple[str, ...]
     table: LensTable | None
     problem: str
     hint: str
@@ -100,6 +106,7 @@ class LensPage:
     previous: Link | None
     next: Link | None
     total: int
+    attribution_url: str
     json_url: str
 
 
@@ -128,6 +135,8 @@ def lens_page(explorer: Explorer, trace: Trace, at: Position, stage: str) -> Len
         position=at.number,
         position_url=position_url(trace, at.number),
         untrained=not trace.recipe.model.trained,
+        edited=edited_of(explorer, trace),
+        changed_output=changed_output(explorer, trace),
         table=table,
         problem=found.message if isinstance(found, NoLens) else "",
         hint=found.hint if isinstance(found, NoLens) else "",
@@ -137,6 +146,7 @@ def lens_page(explorer: Explorer, trace: Trace, at: Position, stage: str) -> Len
         if window[-1].number < total - 1
         else None,
         total=total,
+        attribution_url=attribution_url(trace.id, at.number),
         json_url=f"/api{lens_url(trace.id, at.number)}",
     )
 

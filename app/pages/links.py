@@ -33,6 +33,23 @@ def lens_url(id: str, position: int | None = None, stage: str | None = None) -> 
     return with_query(f"{trace_url(id)}/lens", position=position, stage=stage)
 
 
+def edit_url(id: str, address: Address | None = None) -> str:
+    """Where the change of a tensor is asked for; with an address, the form of it."""
+    return with_query(f"{trace_url(id)}/edit", at=str(address) if address else None)
+
+
+def compare_url(a: str, b: str) -> str:
+    """Two traces side by side, the first as the reference."""
+    return with_query("/compare", a=a, b=b)
+
+
+def attribution_url(
+    id: str, position: int | None = None, token: int | None = None, against: int | None = None
+) -> str:
+    """What wrote a token's logit at a position, or its lead over another token's."""
+    return with_query(f"{trace_url(id)}/attribution", position=position, token=token, against=against)
+
+
 def values_url(id: str, address: Address, ending: str = "") -> str:
     """The API's answer for one tensor: its summary, or with `.npy` its values."""
     return with_query(f"/api{trace_url(id)}/tensors/{quote(address.place)}{ending}", step=address.step or None)

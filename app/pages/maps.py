@@ -10,7 +10,7 @@ from app.pages.numbers import plural, short
 from app.pages.scope import Scope, Stop, step_name, step_says
 from app.pages.what import Crumb
 from provenance.catalogue import Group
-from provenance.trace import Trace
+from provenance.trace import Recipe, Trace
 
 _MOST_TRACES = 4
 
@@ -108,8 +108,12 @@ def _steps(trace: Trace, group: Group | None, layer: int, step: int, site: str) 
 
 def _traces(explorer: Explorer, scope: Scope, group: Group | None) -> tuple[TraceChoice, ...]:
     found = [
-        TraceChoice(map_url(group, listed.id), short(listed.record.recipe.text or "token ids", 50))
+        TraceChoice(map_url(group, listed.id), _said(listed.record.recipe))
         for listed in explorer.store.list()
         if listed.record is not None and listed.record.recipe.model.family == scope.catalogue.family
     ]
     return tuple(found[:_MOST_TRACES])
+
+
+def _said(recipe: Recipe) -> str:
+    return short(recipe.text or "token ids", 50) + (" (changed)" if recipe.edits else "")

@@ -68,7 +68,7 @@ def model_url(name: str) -> str:
 
 def models_page(explorer: Explorer) -> ModelsPage:
     """The list of models."""
-    loaded = explorer.models.loaded()
+    loaded = explorer.engine.loaded()
     rows = []
     for source in explorer.models.sources():
         out = ModelOut.of(source, loaded)
@@ -78,7 +78,7 @@ def models_page(explorer: Explorer) -> ModelsPage:
 
 def model_page(explorer: Explorer, name: str) -> ModelPage:
     """One model, with what became of its checkpoint's keys. Raises UnknownModel."""
-    model = ModelDetail.inspected(explorer.models.inspect(name), explorer.models.loaded())
+    model = ModelDetail.inspected(explorer.models.inspect(name), explorer.engine.loaded())
     return ModelPage(
         frame=frame(Scope.of(explorer), f"Model {model.name}"),
         model=model,

@@ -11,11 +11,11 @@ from app.pages.drawn import Drawn, drawn_of
 from app.pages.links import values_url
 from app.pages.scope import Stop
 from app.pages.view import QUERY, View, ViewAxis, headings_along, plural_of
-from app.pictures.cells import Array, Mask
 from app.pictures.heatmap import Legend, Ticks, alternative, cell_size, legend, tick_indices, ticks
 from app.pictures.plane import Plane, Side
-from app.pictures.reduce import Is, Reduce
 from provenance.axes import Counts
+from provenance.pictures.cells import Array, Mask
+from provenance.pictures.reduce import Is, Reduce
 from provenance.prompt import Token
 from provenance.summary import Summary
 
@@ -104,10 +104,12 @@ class Strip:
     stops: tuple[Stop, ...]
 
 
-def heatmap_view(explorer: Explorer, view: View, array: Array, hidden: Mask | None, summary: Summary) -> HeatmapView:
-    """The heatmap of what a view shows; the tensor has at least one cell."""
+def heatmap_view(
+    explorer: Explorer, view: View, array: Array, hidden: Mask | None, summary: Summary, drawn: Drawn | None = None
+) -> HeatmapView:
+    """The heatmap of what a view shows; the array, the tensor's own unless `drawn` is given, has a cell at least."""
     plane = view.plane()
-    drawn = drawn_of(view, plane, array, hidden, summary)
+    drawn = drawn or drawn_of(view, plane, array, hidden, summary)
     high, wide = cell_size(plane, square=view.square)
     sides = tuple(
         ticks(name, side, headings_along(explorer, view, axis, tick_indices(side)))

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from app.explorer import Explorer
 from app.pages.view import View, headings_along, plural_of
-from app.pictures.cells import Array, Mask
 from app.pictures.heatmap import MOST_COLS
-from app.pictures.profile import Leader, ProfilePicture, largest_columns, row_profile
+from app.pictures.profile import Leader, ProfilePicture, largest_columns, row_profile, sums_of
 from provenance.axes import Counts
+from provenance.pictures.cells import Array, Mask
 
 _NOT = (Counts.KEY, Counts.ONE, Counts.TOKEN, Counts.PAST, Counts.BATCH)
 
@@ -38,6 +38,7 @@ def profiles_of(explorer: Explorer, view: View, array: Array, hidden: Mask | Non
     plane = view.plane().whole
     cells = plane.take(array)
     mask = None if hidden is None else plane.take(hidden)
+    sums = sums_of(cells, mask)
 
     def column(index: int) -> str:
         return str(headings_along(explorer, view, view.cols, [index])[0])
@@ -47,10 +48,10 @@ def profiles_of(explorer: Explorer, view: View, array: Array, hidden: Mask | Non
 
     zoom = -(-plane.cols.size // MOST_COLS)
     return Profiles(
-        rows=row_profile(cells, mask, view.names[0], row) if view.rows is not None else None,
+        rows=row_profile(cells, mask, view.names[0], row, sums) if view.rows is not None else None,
         top=tuple(
             Top(leader, view.url({"c0": leader.index or None, "zoom": zoom if zoom > 1 else None}))
-            for leader in largest_columns(cells, mask, column, row)
+            for leader in largest_columns(cells, mask, column, row, sums=sums)
         ),
         row_axis=view.names[0] if view.rows is not None and view.rows.size > 1 else "",
         column_axis=plural_of(view.names[1]),

@@ -40,7 +40,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class ProgressPage:
-    """A recording that waits, runs or has failed."""
+    """A recording that waits, runs or has failed. `original_url` is the run without its edits, if it is stored."""
 
     frame: Frame
     text: str
@@ -49,6 +49,8 @@ class ProgressPage:
     steps: int
     progress: Progress
     again: Again
+    edits: tuple[str, ...]
+    original_url: str
 
 
 def progress_page(explorer: Explorer, job: Job) -> ProgressPage:
@@ -63,6 +65,8 @@ def progress_page(explorer: Explorer, job: Job) -> ProgressPage:
         tokens=count(len(recipe.tokens)),
         steps=recipe.steps,
         progress=progress,
+        edits=tuple(map(str, recipe.edits)),
+        original_url=trace_url(recipe.unedited.id) if recipe.edits and recipe.unedited.id in explorer.store else "",
         again=Again(
             prompt=recipe.text or "",
             # A text is tokenized to the same ids again; ids without a text are given as they are.
@@ -93,7 +97,9 @@ def progress_of(job: Job) -> Progress:
 
 def _says(job: Job) -> str:
     if job.state is State.QUEUED:
-        return "Waiting for its turn."
+        if job.position < 2:
+            return "Waiting for its turn, as the next." if job.position else "Waiting for its turn."
+        return f"Waiting for its turn: number {job.position} in the queue."
     if job.state is State.FAILED:
         return "Cancelled." if job.error == CANCELLED else "Failed."
     if job.state is State.DONE:
@@ -102,6 +108,9 @@ def _says(job: Job) -> str:
         return "Loading the model."
     if job.done >= job.total:
         return f"All {job.total} parts have run; the trace is being written."
+    if job.recipe.edits:
+        # Where the run without them is recorded first, the parts of both are counted.
+        return f"{job.done} of {job.total} parts of the model have run"
     parts = job.total // (job.recipe.steps + 1)
     step, part = divmod(job.done, parts)
     where = step_name(step).capitalize() if not step else f"Decode {step_name(step)} of {job.recipe.steps}"

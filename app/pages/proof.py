@@ -187,12 +187,22 @@ def _figures(catalogue: Catalogue, address: Address, report: Report) -> Iterator
 
 
 def _not_compared(catalogue: Catalogue, address: Address, report: Report, source: str) -> Badge:
-    if reasons := report.departures.get(source):
+    if reasons := _reasons(catalogue, address, report, source):
         return Badge("plain", "–", f"does not apply: {'; '.join(reasons)}", "No failure: the two cannot be compared.")
     if source != EQUATION:
         return Badge("plain", "○", "does not name this tensor", "There it is part of an expression, or is not there.")
     what = "it is learned" if catalogue.row(address.site).kind is Kind.PARAMETER else "it is given"
     return Badge("plain", "○", f"none, {what}", "There is nothing to compute again.")
+
+
+def _reasons(catalogue: Catalogue, address: Address, report: Report, source: str) -> tuple[str, ...]:
+    """Why a source does not apply to a tensor: of the equations, what is said of this tensor alone."""
+    reasons = report.departures.get(source, ())
+    if source != EQUATION:
+        return reasons
+    if catalogue.row(address.site).kind is not Kind.TENSOR:
+        return ()
+    return tuple(r for r in reasons if r.startswith(f"{address.place}: ")) or reasons
 
 
 def _details(parity: Parity) -> Iterator[str]:

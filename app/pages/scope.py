@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from app.explorer import Explorer
 from app.pages.links import group_url, site_url, tensor_url
 from provenance.catalogue import Catalogue, Group, Intermediate
-from provenance.models import EXAMPLE_CONSTANTS, constants_of
+from provenance.catalogues import EXAMPLE_CONSTANTS
+from provenance.models import constants_of
 from provenance.names import Address, is_layered
 from provenance.trace import Trace
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from app.explorer import Explorer
+from app.pages.edit_form import EditForm, edit_form
+from app.pages.edited import Edited, edited_of
 from app.pages.evidence import EvidenceGroup, Seen, evidence_of
 from app.pages.frame import Frame, frame
 from app.pages.links import cite_url, tensor_url, trace_url
@@ -31,6 +33,7 @@ class TraceLink:
     url: str
     text: str
     model: str
+    edited: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +63,14 @@ class Moves:
 class TensorPage:
     """One tensor of a trace: what it is, what its values are, who says so.
 
-    `values` is None where `no_values` says why they cannot be had.
+    `values` is None where `no_values` says why they cannot be had, `edit` where they cannot be changed.
     """
 
     frame: Frame
     address: str
     trace_url: str
     trace_text: str
+    edited: Edited | None
     step: str
     site_url: str
     what: What
@@ -75,6 +79,7 @@ class TensorPage:
     moves: Moves
     values: Values | None
     no_values: NoValues | None
+    edit: EditForm | None
     evidence: tuple[EvidenceGroup, ...]
     cite_url: str
     proof: Proof
@@ -108,6 +113,7 @@ def tensor_page(explorer: Explorer, trace: Trace, address: Address, asked: Asked
         address=str(address),
         trace_url=trace_url(trace.id),
         trace_text=short(trace.recipe.text or "token ids", 60),
+        edited=edited_of(explorer, trace, address),
         step=step_name(address.step),
         site_url=f"/sites/{row.site}",
         what=what_is(scope, row, address),
@@ -116,6 +122,7 @@ def tensor_page(explorer: Explorer, trace: Trace, address: Address, asked: Asked
         moves=_moves(scope, row, address, asked),
         values=None if isinstance(values, NoValues) else values,
         no_values=values if isinstance(values, NoValues) else None,
+        edit=None if isinstance(values, NoValues) else edit_form(explorer, trace, address, asked),
         evidence=evidence,
         cite_url=cite_url(row.site, trace=trace.id),
         proof=proof_of_tensor(explorer, trace, address, evidence, head),
@@ -169,5 +176,5 @@ def _traces(explorer: Explorer, row: Intermediate) -> tuple[TraceLink, ...]:
         if step is not None and recipe.model.family == explorer.catalogue().family:
             address = Address(row.site, 0 if is_layered(row.site) else None, step)
             text = short(recipe.text or "token ids", 60)
-            found.append(TraceLink(tensor_url(listed.id, address), text, recipe.model.name))
+            found.append(TraceLink(tensor_url(listed.id, address), text, recipe.model.name, bool(recipe.edits)))
     return tuple(found)

@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 
 from app.explorer import Explorer
+from app.pages.edited import ChangedRun, Edited, changed_runs, edited_of
+from app.pages.effect import EffectView, effect_view
 from app.pages.film import Film, film_of
 from app.pages.frame import Frame, frame
 from app.pages.groups import Section, sections_of
 from app.pages.lens import LensTable, NoLens, lens_column
-from app.pages.links import lens_url, tensor_url, trace_url
+from app.pages.links import attribution_url, lens_url, tensor_url, trace_url
 from app.pages.numbers import count, short
 from app.pages.predictions import Prediction, prediction_of
 from app.pages.scope import Scope, step_name
@@ -36,6 +38,9 @@ class TracePage:
     url: str
     text: str
     untrained: bool
+    edited: Edited | None
+    effect: EffectView | None
+    changed_runs: tuple[ChangedRun, ...]
     position: int
     step: str
     tokens: Tokens
@@ -43,6 +48,7 @@ class TracePage:
     prediction: Prediction
     logits_url: str
     next_url: str
+    attribution_url: str
     lens: LensTable | None
     lens_url: str
     facts: tuple[Fact, ...]
@@ -61,6 +67,9 @@ def trace_page(explorer: Explorer, trace: Trace, at: Position) -> TracePage:
         url=trace_url(trace.id),
         text=short(text, 120),
         untrained=not trace.recipe.model.trained,
+        edited=edited_of(explorer, trace),
+        effect=effect_view(explorer, trace),
+        changed_runs=changed_runs(explorer, trace),
         position=at.number,
         step=step_name(at.step),
         tokens=tokens_of(trace, at),
@@ -68,6 +77,7 @@ def trace_page(explorer: Explorer, trace: Trace, at: Position) -> TracePage:
         prediction=prediction_of(explorer, trace, at),
         logits_url=tensor_url(trace.id, Address("logits", None, at.step)),
         next_url=f"/api{trace_url(trace.id)}/next?position={at.number}",
+        attribution_url=attribution_url(trace.id, at.number),
         lens=None if isinstance(lens, NoLens) else lens,
         lens_url=lens_url(trace.id, at.number),
         facts=_facts(trace),

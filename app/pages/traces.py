@@ -1,5 +1,6 @@
 """The list of traces: searched, sorted, a page at a time; and the question before one is deleted."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from app.explorer import Explorer
@@ -8,6 +9,7 @@ from app.pages.links import trace_url, with_query
 from app.pages.numbers import Number, count, short
 from app.pages.progress import Progress, progress_of
 from app.pages.scope import Link, Scope
+from provenance.edits import Edit
 from provenance.store import Listed
 
 _ON_A_PAGE = 50
@@ -15,7 +17,7 @@ _ON_A_PAGE = 50
 
 @dataclass(frozen=True, slots=True)
 class TraceRow:
-    """A trace in the list; `problem` says why it cannot be read."""
+    """A trace in the list; `problem` says why it cannot be read, `edits` what was changed in its run."""
 
     id: str
     url: str
@@ -24,6 +26,7 @@ class TraceRow:
     chosen: str
     model: str
     untrained: bool
+    edits: str
     tokens: int
     steps: int
     created_at: str
@@ -37,6 +40,7 @@ class JobRow:
 
     text: str
     model: str
+    edits: str
     progress: Progress
 
 
@@ -108,7 +112,9 @@ def delete_page(explorer: Explorer, id: str) -> DeletePage:
 def job_rows(explorer: Explorer) -> tuple[JobRow, ...]:
     """The recordings that wait or run."""
     return tuple(
-        JobRow(short(job.recipe.text or "token ids"), job.recipe.model.name, progress_of(job))
+        JobRow(
+            short(job.recipe.text or "token ids"), job.recipe.model.name, _edits(job.recipe.edits), progress_of(job)
+        )
         for job in explorer.jobs.waiting()
     )
 
@@ -117,7 +123,7 @@ def trace_row(found: Listed) -> TraceRow:
     """A trace as a row of a list."""
     url = trace_url(found.id)
     if found.record is None:
-        return TraceRow(found.id, url, f"{url}/delete", "", "", "", False, 0, 0, "", count(0), found.problem)
+        return TraceRow(found.id, url, f"{url}/delete", "", "", "", False, "", 0, 0, "", count(0), found.problem)
     recipe = found.record.recipe
     chosen = "".join(record.token.text for record in found.record.generated)
     size = found.record.tensors_bytes
@@ -129,12 +135,17 @@ def trace_row(found: Listed) -> TraceRow:
         chosen=short(chosen, 48),
         model=recipe.model.name,
         untrained=not recipe.model.trained,
+        edits=_edits(recipe.edits),
         tokens=len(recipe.tokens),
         steps=recipe.steps,
         created_at=found.record.created_at.replace("T", " ")[:16] + " UTC",
         megabytes=Number(f"{size / 1e6:.1f} MB", f"{size} bytes"),
         problem="",
     )
+
+
+def _edits(edits: Iterable[Edit]) -> str:
+    return short("; ".join(map(str, edits)), 120)
 
 
 def _fits(found: Listed, wanted: Filter) -> bool:

@@ -22,13 +22,13 @@ from app.pages.picture import (
 from app.pages.profiles import Profiles, profiles_of
 from app.pages.scope import Scope
 from app.pages.view import Asked, View, ViewAxis, headings_along, view_of
-from app.pictures.cells import Array, Mask, array_of, mask_of
 from app.pictures.histogram import HistogramPicture, histogram
 from app.pictures.table import COLUMNS, ROWS, ValueTable, value_table
 from provenance.axes import Counts
 from provenance.catalogue import Intermediate, Kind
 from provenance.errors import UnknownModel, UnsupportedCheckpoint
 from provenance.names import Address
+from provenance.pictures.cells import Array, Mask, array_of, mask_of
 from provenance.recorder import Check
 from provenance.summary import Summary, summarize
 from provenance.trace import Trace
@@ -81,6 +81,7 @@ class Values:
     fixed: str
     masked_note: str
     npy_url: str
+    csv_url: str
     json_url: str
     proof: Badge
 
@@ -134,6 +135,7 @@ def values_of(
         fixed=", ".join(f"{axis.label} {view.chosen[axis.name]}" for axis in _still(view)),
         masked_note=_masked_note(scope, row),
         npy_url=values_url(trace.id, address, ".npy"),
+        csv_url=values_url(trace.id, address, ".csv"),
         json_url=values_url(trace.id, address),
         proof=proof,
     )

@@ -11,11 +11,11 @@ from app.pages.links import trace_url, with_query
 from app.pictures.heatmap import MOST_COLS, MOST_ROWS, MOST_SMALL
 from app.pictures.parts import Heading
 from app.pictures.plane import Plane, side
-from app.pictures.reduce import Reduce
 from provenance.axes import Counts
 from provenance.catalogue import Catalogue, Intermediate
 from provenance.errors import InvalidInput, OutOfRange
 from provenance.names import Address
+from provenance.pictures.reduce import Reduce
 from provenance.trace import Trace
 
 QUERY = "query"

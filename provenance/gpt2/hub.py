@@ -1,17 +1,23 @@
-"""OpenAI's published weights on the Hugging Face hub: what its cache holds, and fetching them when asked."""
+"""OpenAI's published weights on the Hugging Face hub: what its cache holds, and fetching them when asked.
+
+The hub's client takes a while to import, so it is imported only where something of it is needed.
+"""
 
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
-from huggingface_hub.hf_api import RepoSibling
+from huggingface_hub import constants
 
 from provenance.errors import BlobMismatch, Unavailable, UnknownModel, UnsupportedCheckpoint
 from provenance.gpt2.stored import INDEX, SINGLE, file_sha256, find_files
 from provenance.sources import git_blob_id
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import RepoSibling
 
 _CLIENTS = ("httpx", "huggingface_hub")
 _TEXTS = ("config.json", "vocab.json", "merges.txt")
@@ -46,6 +52,10 @@ class Fetched:
 def cached(name: str) -> Path | None:
     """The folder in the hub's cache that holds a model's config and all its weights, if there is one."""
     published = HUB[name]
+    if not (Path(constants.HF_HUB_CACHE) / f"models--{published.repository.replace('/', '--')}").is_dir():
+        return None
+    from huggingface_hub import try_to_load_from_cache
+
     for revision in dict.fromkeys((published.commit, "main")):
         found = try_to_load_from_cache(published.repository, "config.json", revision=revision) if revision else None
         if isinstance(found, str) and _is_whole(Path(found).parent):
@@ -61,6 +71,8 @@ def fetch(name: str, tell: Callable[[str], None], *, endpoint: str | None = None
     """
     if name not in HUB:
         raise UnknownModel(f"There is nothing to fetch for {name[:80]!r}.", hint=f"The hub has {', '.join(HUB)}.")
+    from huggingface_hub import HfApi, hf_hub_download
+
     published = HUB[name]
     with _said(published.repository):
         info = HfApi(endpoint=endpoint).model_info(
@@ -85,7 +97,7 @@ def fetch(name: str, tell: Callable[[str], None], *, endpoint: str | None = None
     return Fetched(directory, commit, sizes)
 
 
-def _wanted(listed: dict[str, RepoSibling]) -> list[str]:
+def _wanted(listed: "dict[str, RepoSibling]") -> list[str]:
     if SINGLE in listed:
         weights = [SINGLE]
     else:
@@ -96,7 +108,7 @@ def _wanted(listed: dict[str, RepoSibling]) -> list[str]:
     return [file for file in (*_TEXTS, *weights) if file in listed]
 
 
-def _check(path: Path, published: RepoSibling) -> None:
+def _check(path: Path, published: "RepoSibling") -> None:
     """Compare a file with what the hub says of it: SHA-256 of large files, git blob id of small ones."""
     if published.lfs is not None:
         promised: str | None = published.lfs.sha256

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from provenance.citation import Anchor, Span
 from provenance.errors import AnchorMoved
+from provenance.syntax import parse_module
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -81,7 +82,7 @@ def statements(source: bytes, function: str) -> tuple[Statement, ...]:
 @lru_cache(maxsize=8)
 def _module(source: bytes) -> ast.Module:
     try:
-        return ast.parse(source)
+        return parse_module(source)
     except (SyntaxError, ValueError) as error:
         raise AnchorMoved(f"The source cannot be read as Python: {error}.") from error
 

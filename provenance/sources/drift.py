@@ -5,7 +5,6 @@ statement. So anchors are not asked there: the statements of a function are pair
 other version, and the pairing says where the cited ones went.
 """
 
-import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,6 +14,7 @@ from provenance.citation import Anchor, Citation, Span
 from provenance.errors import AnchorMoved
 from provenance.sources.anchors import Statement, check, resolve, statements
 from provenance.sources.pairing import Unit, pair, unindented
+from provenance.syntax import parse_module
 
 
 class Drift(StrEnum):
@@ -56,7 +56,7 @@ def resolve_all(citations: Iterable[Citation], pinned: bytes, source: bytes) -> 
     Raises AnchorMoved where a span does not stand in `pinned`, or where `source` is no Python.
     """
     try:
-        ast.parse(source)
+        parse_module(source)
     except (SyntaxError, ValueError) as error:
         raise AnchorMoved(f"The other content cannot be read as Python: {error}.") from error
     return tuple(_change(citation, span, pinned, source) for citation in citations for span in citation.spans)

@@ -51,6 +51,8 @@ class Sources:
         self._settlements = Settlements(cache_directory / "settled")
         self.carriers: tuple[Carrier, ...] = (self._cache, *carriers)
         self._contents: dict[Pin, Content] = {}
+        self._excerpts: dict[Citation, tuple[Content, Excerpt]] = {}
+        self.missed = 0
         self._remote_said: dict[tuple[Pin, str], CarrierReport] = {}
         self._locks: dict[Pin, threading.Lock] = {}
         self._guard = threading.Lock()
@@ -65,13 +67,19 @@ class Sources:
             if pin not in self._contents:
                 found, reports = self._gather(pin, insist=False)
                 if found is None:
+                    self.missed += 1
                     raise _unavailable(pin, reports)
                 self._contents[pin] = found
             return self._contents[pin]
 
     def excerpt(self, citation: Citation) -> Excerpt:
         """The cited lines. Raises SourceUnavailable, AnchorMoved."""
-        return excerpt_of(self.content(citation.pin), citation)
+        content = self.content(citation.pin)
+        known = self._excerpts.get(citation)
+        if known is None or known[0] is not content:
+            # Finding the anchors means parsing the file's statements: once for each citation.
+            known = self._excerpts[citation] = (content, excerpt_of(content, citation))
+        return known[1]
 
     def status(self, pins: Iterable[Pin]) -> list[CarrierReport]:
         """What each carrier says about each pin; remote ones are not asked."""

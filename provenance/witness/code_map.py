@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TypeVar
 
+from provenance.syntax import parse_module
+
 _COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>"})
 _SUSPENDS = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _ACTING = (ast.Call, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Lambda, ast.comprehension)
@@ -82,7 +84,7 @@ class FileMap:
     """
 
     def __init__(self, source: bytes, filename: str) -> None:
-        tree = ast.parse(source, filename)
+        tree = parse_module(source, filename)
         nodes = list(ast.walk(tree))
         hidden = {id(name) for node in nodes if isinstance(node, ast.comprehension) for name in ast.walk(node.target)}
         self._targets = _by_end(

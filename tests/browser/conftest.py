@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from app.settings import Settings
 from provenance.gpt2.config import Config
 
+from .exported import Place, export_some, served_folder
 from .serving import NoChromium, Served, serving, started_chromium
 
 ARTEFACTS = Path(__file__).resolve().parents[2] / "test-artefacts"
@@ -32,13 +33,14 @@ PHONE = {"width": 390, "height": 844}
 class Site:
     """A server with the example recorded by two models: the home page leads into `trace`, of six layers.
 
-    `proven` is a verified trace.
+    `proven` is a verified trace, `other` one of the six layers whose prompt differs in one token.
     """
 
     served: Served
     tiny: str
     trace: str
     proven: str
+    other: str
 
     @property
     def base(self) -> str:
@@ -60,7 +62,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         tiny = served.record(FOX, steps=STEPS)
         proven = served.record("It is proven", steps=1)
         served.verify(proven)
-        yield Site(served, tiny, served.record(FOX, steps=STEPS, model="eight-heads"), proven)
+        other = served.record(FOX.replace("fox", "cat"), steps=STEPS, model="eight-heads")
+        yield Site(served, tiny, served.record(FOX, steps=STEPS, model="eight-heads"), proven, other)
+
+
+@pytest.fixture(scope="package")
+def exported(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """A static site of `trace` on a plain web server."""
+    here, folder = site.served.explorer, tmp_path_factory.mktemp("export") / "site"
+    trace = here.store.open(site.trace.removeprefix("/traces/"))
+    export_some(here, trace, folder)
+    with served_folder(folder) as base:
+        yield Place(base, trace)
 
 
 @pytest.fixture(scope="package")

@@ -3,11 +3,15 @@
 `python -m tests.browser.screenshots` writes them to docs/screenshots.
 """
 
+import runpy
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from safetensors.numpy import save
+
+from app.comparing import FILE
 from app.explorer import EXAMPLE, EXAMPLE_STEPS
 from app.settings import Settings
 
@@ -17,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "docs" / "screenshots"
 LARGEST = 200 * 1024
 _DEMO = "demo"
+_DEMO_DIRECTORY = ROOT / "provenance" / "gpt2" / _DEMO
 
 
 @dataclass(frozen=True)
@@ -43,14 +48,21 @@ SHOTS: Mapping[str, Shot] = {
     "tensor-phone": Shot(_SCORES, width=390, height=844),
     "patterns": Shot("{trace}/h.{layer}.attn.pattern?head={head}", top=".heads"),
     "drift": Shot("/sources/drift"),
+    "compare-port": Shot("/compare?a={id}&b={port}"),
 }
 """Every picture, by the name of its file. None shows lines of the cited files: those stay out of the repository."""
 
 
 def model_at_hand() -> str:
     """The trained demonstration model where it is there; else GPT-2's shapes without training."""
-    made = ROOT / "provenance" / "gpt2" / "demo" / "config.json"
-    return _DEMO if made.is_file() else "gpt2-untrained"
+    return _DEMO if (_DEMO_DIRECTORY / "config.json").is_file() else "gpt2-untrained"
+
+
+def handed_in(served: Served, ids: list[int]) -> str:
+    """The worked example of a port with the exact GELU, as a side of a comparison with the demo's trace."""
+    port = runpy.run_path(str(ROOT / "docs" / "porting" / "gpt2_numpy.py"))["load"](_DEMO_DIRECTORY, "gelu")
+    port.prefill(ids)
+    return FILE + served.explorer.uploads.add(save(port.kept), "faulty.safetensors").id
 
 
 def take(served: Served, trace: str, target: Path) -> dict[str, int]:
@@ -58,15 +70,21 @@ def take(served: Served, trace: str, target: Path) -> dict[str, int]:
     target.mkdir(parents=True, exist_ok=True)
     sizes = {}
     id = trace.removeprefix("/traces/")
-    config = served.explorer.store.open(id).recipe.model.config
+    recipe = served.explorer.store.open(id).recipe
+    config = recipe.model.config
+    shots = dict(SHOTS)
     places = {
         "trace": trace,
         "id": id,
         "layer": min(5, int(config["n_layer"]) - 1),
         "head": min(3, int(config["n_head"]) - 1),
     }
+    if recipe.model.name == _DEMO:
+        places["port"] = handed_in(served, list(recipe.prompt.ids))
+    else:
+        del shots["compare-port"]
     with started_chromium() as browser:
-        for name, shot in SHOTS.items():
+        for name, shot in shots.items():
             context = browser.new_context(
                 base_url=served.base,
                 viewport={"width": shot.width, "height": shot.height},

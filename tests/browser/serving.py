@@ -52,7 +52,7 @@ class Served:
             assert found["state"] in ("queued", "running") and time.monotonic() < end, found
             time.sleep(0.05)
 
-    def record(self, prompt: str, **wanted: str | int) -> str:
+    def record(self, prompt: str, **wanted: str | int | list[str]) -> str:
         """The path of a trace, `/traces/…`, once it is recorded."""
         answer = httpx.post(f"{self.base}/api/traces", json={"prompt": prompt, **wanted}, timeout=60)
         path = answer.raise_for_status().headers["location"].removeprefix("/api")

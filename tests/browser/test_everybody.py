@@ -31,14 +31,21 @@ PAGES: Mapping[str, str] = {
     "tensor: a cache": "{trace}/h.1.attn.k_all?step=2",
     "tensor: reduced": "{trace}/logits",
     "tensor: proven": "{proven}/h.1.attn.scores",
+    "change a tensor": "{trace}/edit?at=h.1.attn.pattern@2",
     "norms": "{trace}/norms/h.resid_post",
     "verdict: nobody asked": "{trace}/verdict",
     "verdict": "{proven}/verdict",
     "lens": "{trace}/lens",
     "lens at a cell": "{trace}/lens?position=4&stage=h.2.resid_post",
+    "attribution": "{trace}/attribution",
+    "attribution: a lead, in a decode step": "{trace}/attribution?position=10&token=11&against=12",
     "traces": "/traces",
     "traces: nothing fits": "/traces?q=zzz",
     "delete": "{trace}/delete",
+    "compare: form": "/compare?a={id}",
+    "compare": "/compare?a={id}&b={other}",
+    "compare: at a tensor": "/compare?a={id}&b={other}&at=h.1.attn.pattern&show=differing",
+    "compare: nothing fits": "/compare?a={id}&b={tiny}&how=steps",
     "sources": "/sources",
     "source: openai": "/sources/openai/gpt-2/src/model.py",
     "source: transformers": "/sources/huggingface/transformers/src/transformers/models/gpt2/modeling_gpt2.py",
@@ -110,7 +117,8 @@ def check(tab: Page) -> None:
 def test_a_page_is_for_everybody(open_tab: Open, site: Site, kind: str) -> None:
     tab = open_tab(deliberate=(404, 422) if kind.startswith("error") else ())
     id = site.trace.removeprefix("/traces/")
-    tab.goto(PAGES[kind].format(trace=site.trace, id=id, proven=site.proven))
+    other, tiny = (each.removeprefix("/traces/") for each in (site.other, site.tiny))
+    tab.goto(PAGES[kind].format(trace=site.trace, id=id, proven=site.proven, other=other, tiny=tiny))
     tab.wait_for_load_state("networkidle")
     assert tab.locator("h1").count() == 1
     check(tab)
