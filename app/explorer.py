@@ -35,7 +35,7 @@ from provenance.trace import Recipe, Trace
 
 EXAMPLE = "The quick brown fox jumps over the lazy dog"
 EXAMPLE_STEPS = 3
-_SUMMARIES = 4096
+_SUMMARIES = 2048
 _LENSES = 32
 
 

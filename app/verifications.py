@@ -16,6 +16,8 @@ from provenance.verdict import FILE, Report
 from provenance.verification import Progress
 
 log = logging.getLogger(__name__)
+_REMEMBERED = 256
+"""Failed verifications whose reason is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,9 @@ class Verifications(Reports):
     def _update(self, id: str, verification: Verification) -> None:
         with self._lock:
             self._under_way[id] = verification
+            failed = [known for known, one in self._under_way.items() if one.state is State.FAILED]
+            for known in failed[:-_REMEMBERED]:
+                del self._under_way[known]
 
 
 def _key(trace: Trace) -> tuple[str, str]:

@@ -9,7 +9,9 @@ import ast
 import threading
 
 # Of one thread again and again: what the collector of garbage ends meanwhile may parse too.
-_ONE_AT_A_TIME = threading.RLock()
+ONE_AT_A_TIME = threading.RLock()
+"""Held while Python source is parsed, by a library too."""
+
 _ATTEMPTS = 20
 
 
@@ -28,7 +30,7 @@ def parse_expression(text: str) -> ast.Expression:
 
 
 def _parse(source: bytes | str, filename: str, mode: str) -> ast.AST:
-    with _ONE_AT_A_TIME:
+    with ONE_AT_A_TIME:
         for _ in range(_ATTEMPTS - 1):
             try:
                 return ast.parse(source, filename, mode)

@@ -1,5 +1,6 @@
 """The hooked GPT-2 against transformers' own, against formulas in NumPy, and against its catalogue."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from provenance.catalogue import Kind
+from provenance.gpt2.arithmetic import FRESH, IN_PLACE
 from provenance.gpt2.catalogue import CATALOGUE as WITH_VARIANTS
 from provenance.gpt2.config import Config
 from provenance.gpt2.model import GPT2
@@ -453,3 +455,16 @@ def test_a_residual_stream_that_is_kept_is_never_overwritten(tiny_model: GPT2) -
         handed_on = tiny_model.run(segment, step, [])
         assert all(torch.equal(step[place], tensor) for place, tensor in before.items()), segment
         step |= handed_on
+
+
+def test_exponentials_are_torch_s_bit_for_bit_at_both_ends() -> None:
+    x = torch.cat(
+        (torch.linspace(-110, -80, 30_001), torch.linspace(-80, 3, 10_001), torch.tensor([-1e10, -math.inf]))
+    )
+    visible = (x > -120).float()
+    expected = torch.exp(x)
+    assert 0 < int((expected == 0).sum()) < 10_000
+    for arithmetic in (FRESH, IN_PLACE):
+        found = arithmetic.exp(x.clamp_min(-1e10).clone(), visible)
+        assert torch.equal(found, expected)
+    assert FRESH.exp(torch.tensor([math.nan, math.inf]), visible).isnan().tolist() == [True, False]

@@ -160,3 +160,22 @@ def test_a_trace_that_is_deleted_and_recorded_again_is_not_verified_yet(
     assert again.id == first.id
     assert verifications.report(again) is None
     assert verifications.state(again) is None
+
+
+def test_of_many_that_failed_the_last_keep_their_reason(
+    traces: tuple[TraceStore, list[Trace]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(trace: Trace, progress: Callable[[str], None]) -> Report:
+        raise Unavailable(f"{trace.id} cannot be proven.")
+
+    monkeypatch.setattr("app.verifications._REMEMBERED", 2)
+    store, some = traces
+    verifications = Verifications(store, fail)
+    for trace in some:
+        verifications.submit(trace)
+        until(lambda trace=trace: verifications.under_way(trace.id).state is State.FAILED)
+    assert verifications.under_way(some[0].id) is None
+    assert [verifications.under_way(trace.id).error for trace in some[1:]] == [
+        f"{trace.id} cannot be proven." for trace in some[1:]
+    ]
+    verifications.close()

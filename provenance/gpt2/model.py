@@ -141,7 +141,7 @@ class GPT2:
             b, penalty = self._masking(w)
             w = torch.addcmul(penalty, w, b, out=w)  # w·b − masked·(1 − b) in one pass
         x = tap(f"{at}.softmax.x", op.sub(w, w.amax(dim=-1, keepdim=True)))
-        ex = tap(f"{at}.softmax.ex", op.exp(x))
+        ex = tap(f"{at}.softmax.ex", op.exp(x, b))
         return tap(f"{at}.pattern", op.div(ex, ex.sum(dim=-1, keepdim=True)))
 
     def _mask(self, at: str, w: Tensor, tap: Tap) -> Tensor:

@@ -22,6 +22,7 @@ from safetensors.torch import load, load_file
 from torch import Tensor
 
 from provenance.errors import TooLarge, UnreadableFile
+from provenance.syntax import ONE_AT_A_TIME
 
 MOST_TENSORS = 20_000
 HEADER_LIMIT_BYTES = 32 << 20
@@ -239,6 +240,7 @@ def _array_header(file: _File, member: IO[bytes], name: str) -> tuple[tuple[int,
         read: Callable[..., tuple[tuple[int, ...], bool, np.dtype[Any]]] = (
             npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
         )
-        return read(member)
+        with ONE_AT_A_TIME:  # a header is Python source
+            return read(member)
     except Exception as error:  # NumPy lets through what its parser raises, of several kinds
         raise file.refused(f"cannot be read as npz: {name[:80]!r} is no array ({str(error)[:200]}).", _MAKE) from None
