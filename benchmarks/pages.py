@@ -51,7 +51,7 @@ def measure(plan: Plan) -> Pages:
 def _paths(server: Server, id: str) -> tuple[list[str], list[str]]:
     """Tensor pages of a trace, one for each of its sites at step 0; the pages of all sites."""
     sites = server.get("/api/sites")
-    inside = [site["site"] for site in sites if site["exists_in"] != "decode steps only"]
+    inside = [site["site"] for site in sites if site["exists_in"] in ("every step", "prefill only")]
     addresses = [f"h.1.{site[2:]}" if site.startswith("h.") else site for site in inside]
     return [f"/traces/{id}/{address}" for address in addresses], [f"/sites/{site['site']}" for site in sites]
 

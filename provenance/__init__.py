@@ -15,7 +15,6 @@ Importing this loads neither torch nor a model: what is used is imported when it
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-from warnings import catch_warnings, filterwarnings
 
 if TYPE_CHECKING:
     from provenance.notebook.sites import Site, cite, search, site, sites
@@ -51,10 +50,7 @@ if not TYPE_CHECKING:  # a checker would take this to mean that every name exist
     def __getattr__(name: str) -> Any:
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        with catch_warnings():
-            # In a notebook, a package of ours says that it could draw its bars with another one.
-            filterwarnings("ignore", "IProgress not found")
-            found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        found = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
         return found
 
 

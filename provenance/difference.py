@@ -17,7 +17,7 @@ RELATIVE = 2e-5
 """What is tolerated of float32: max|Δ| ≤ 2e-5 · max|reference|."""
 
 _LAST_PLACES = 16
-"""What is tolerated of coarser types, in units of their last place: the exponential of a score enlarges its rounding."""
+"""What is tolerated of coarser types, in their last places: the exponential of a score enlarges its rounding."""
 
 HIDDEN = 100.0
 """A score that lies this far below every visible one is masked: its exponential is 0 in float32 beside them."""

@@ -15,9 +15,7 @@ Read = Callable[[str, Address], tuple[Trace, Tensor]]
 """Gives a stored trace by its id, with one of its tensors."""
 
 
-def record_into(
-    store: Store, models: Models, recipe: Recipe, read: Read, progress: Progress | None = None
-) -> None:
+def record_into(store: Store, models: Models, recipe: Recipe, read: Read, progress: Progress | None = None) -> None:
     """Run a recipe and store the trace. What edits did is seen beside the run without them: that comes along.
 
     Raises UnknownModel, InvalidInput for a patch that does not fit, and UnknownTrace where its source is gone.

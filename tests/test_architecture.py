@@ -42,17 +42,19 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 KNOW_FAMILIES = ("provenance.gpt2", "provenance.catalogues", "provenance.models", "provenance.families")
 
 TORCH = (
-    "provenance.model", "provenance.trace", "provenance.storage", "provenance.store", "provenance.trace_files", "provenance.recorder", "provenance.summary",
-    "provenance.lens", "provenance.parity", "provenance.verification", "provenance.compare", "provenance.witness",
+    "provenance.model", "provenance.trace", "provenance.storage", "provenance.store",
+    "provenance.trace_files", "provenance.recorder", "provenance.summary", "provenance.lens",
+    "provenance.parity", "provenance.verification", "provenance.compare", "provenance.witness",
     "provenance.editing", "provenance.schemes", "provenance.tensor_files", "provenance.difference",
-    "provenance.golden", "provenance.export", "provenance.effect", "provenance.attribution", "provenance.notebook",
-    "provenance.pictures", "provenance.comparison", "provenance.compare_names", "provenance.compare_positions",
-    "provenance.compare_pair", "provenance.recording",
-    "provenance.gpt2.model", "provenance.gpt2.arithmetic", "provenance.gpt2.writes", "provenance.gpt2.weights", "provenance.gpt2.checkpoints",
-    "provenance.gpt2.keys", "provenance.gpt2.stored",
-    "provenance.gpt2.witnesses", "provenance.gpt2.witness_tensorflow", "provenance.gpt2.points_transformers",
-    "provenance.gpt2.training",
-    "app.explorer", "app.engine", "app.engine_client", "app.channel", "app.comparing", "app.api", "app.uploads", "app.pictures", "app.pages.values",
+    "provenance.golden", "provenance.export", "provenance.effect", "provenance.attribution",
+    "provenance.notebook", "provenance.pictures", "provenance.comparison", "provenance.compare_names",
+    "provenance.compare_positions", "provenance.compare_pair", "provenance.recording",
+    "provenance.gpt2.model", "provenance.gpt2.arithmetic", "provenance.gpt2.writes",
+    "provenance.gpt2.weights", "provenance.gpt2.checkpoints", "provenance.gpt2.keys",
+    "provenance.gpt2.stored", "provenance.gpt2.witnesses", "provenance.gpt2.witness_tensorflow",
+    "provenance.gpt2.points_transformers", "provenance.gpt2.training", "app.explorer", "app.engine",
+    "app.engine_client", "app.channel", "app.comparing", "app.api", "app.uploads", "app.pictures",
+    "app.pages.values",
 )  # fmt: skip
 
 WHERE = {

@@ -12,6 +12,8 @@ from api_client import Api, running
 
 from provenance.syntax import parse_expression, parse_module
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 3
 PROMPTS = (
     "The quick brown fox", "jumps over the lazy dog", "Hello world", "a", "Paris is the capital of",

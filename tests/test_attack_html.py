@@ -20,6 +20,8 @@ from safetensors.numpy import save
 from app.logs import TextLines
 from provenance.prompt import Tokenizer
 
+pytestmark = pytest.mark.slow
+
 MARK = "xssprobe"
 """Every element and attribute of the corpus carries it; the sum in it is only done by a template."""
 CORPUS = (

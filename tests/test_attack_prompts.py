@@ -15,6 +15,8 @@ from html_tree import tree
 
 from app.cli import main
 
+pytestmark = pytest.mark.slow
+
 PLANES = range(17)
 ODD = {
     "control": "".join(map(chr, range(32))),

@@ -20,6 +20,8 @@ from provenance.names import Address, is_layered
 from provenance.prompt import Tokenizer
 from provenance.summary import summarize
 
+pytestmark = pytest.mark.slow
+
 IN_ONE_APP = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )

@@ -295,6 +295,7 @@ def test_a_trace_has_neither_address_nor_swhid(format: Format) -> None:
         cite_trace(FACTS).render(format)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(NASTY, NASTY)
 def test_no_prompt_or_name_breaks_out_of_bibtex(prompt: str, model: str) -> None:
@@ -307,6 +308,7 @@ def test_no_prompt_or_name_breaks_out_of_bibtex(prompt: str, model: str) -> None
     assert json.loads(quoted[1]) == prompt
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(NASTY, NASTY)
 def test_no_prompt_or_name_breaks_out_of_cff(prompt: str, model: str) -> None:

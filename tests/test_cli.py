@@ -376,9 +376,8 @@ def test_statistics_are_those_of_numpy(shell: Shell, recorded: str, step: int, l
     assert given["shape"] == list(values.shape) == [1, length, 32]
     assert given["address"] == ("h.1.ln_1.out@2" if step else "h.1.ln_1.out")
     expected = [values.min(), values.max(), values.mean(), values.std(), np.linalg.norm(values)]
-    # The mean of a normalised tensor nearly cancels: its last places are those of its terms, which are about 1.
     figures = [given[k] for k in ("min", "max", "mean", "std", "l2")]
-    np.testing.assert_allclose(figures, expected, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(figures, expected, rtol=1e-12, atol=1e-15)  # a mean near 0 has its terms' rounding
     quantiles, found = zip(*given["quantiles"], strict=True)
     np.testing.assert_allclose(found, np.quantile(values, quantiles), rtol=1e-12)
     assert given["replay_bit_for_bit"] is True
@@ -598,5 +597,4 @@ def test_serve_prints_its_address_and_stops_when_asked(surroundings: Path) -> No
         finally:
             server.send_signal(signal.SIGINT)
             _, err = server.communicate(timeout=60)
-    assert err == ""
-    assert server.returncode == 0
+    assert (err, server.returncode) == ("", 0)

@@ -137,8 +137,8 @@ def test_no_other_command_fetches(shell: Shell, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setenv("TENSOR_PROVENANCE_NETWORK", "yes")
     monkeypatch.setattr(hub, "fetch", never)
-    monkeypatch.setattr(hub, "hf_hub_download", never)
-    monkeypatch.setattr(hub, "HfApi", never)
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", never)
+    monkeypatch.setattr("huggingface_hub.HfApi", never)
     for command in (["record", "hi"], ["verify", "--prompt", "hi"], ["serve", "--port", "0"]):
         assert "The weights of 'gpt2' are not on this machine." in shell.refusal(*command, "--model", "gpt2")
     shell.out("models")

@@ -202,6 +202,7 @@ def test_more_changes_than_a_run_can_have_are_refused(api: Api, plain: str) -> N
     assert "33 edits are more than the 32" in wrong(post(api, full, at="h.0.attn.out"), "")
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=20), max_size=4), st.text(max_size=12), st.text(max_size=30), st.text(max_size=12))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_form_is_answered_with_a_fault(

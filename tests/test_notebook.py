@@ -363,6 +363,7 @@ def test_a_tensor_without_cells_has_no_picture() -> None:
 # --- traces ---
 
 
+@pytest.mark.slow
 def test_a_recording_is_the_one_that_the_explorer_makes(workspace: Workspace, tmp_path: Path) -> None:
     explorer = Explorer(Settings(data_directory=tmp_path, cache_directory=tmp_path / "cache"))
     try:
@@ -395,6 +396,7 @@ def test_the_usual_workspace_lies_where_the_environment_says(monkeypatch: pytest
         provenance.open_trace("0" * 32)
 
 
+@pytest.mark.slow
 def test_what_a_prompt_says_is_no_markup(workspace: Workspace) -> None:
     prompt = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>&amp;\u202e"
     trace = workspace.record(prompt)

@@ -99,6 +99,7 @@ def test_an_id_that_is_not_well_formed_is_made_anew(given: bytes | None) -> None
     assert made != request_id(given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_no_prompt_is_ever_in_the_log(tmp_path: Path, form: str) -> None:
     with logged(log_format=form) as stream, running(tmp_path) as api:
@@ -323,6 +324,7 @@ print(sorted(set(written)))
 """
 
 
+@pytest.mark.slow
 def test_it_writes_below_its_directories_only(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "tmp").mkdir()

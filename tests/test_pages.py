@@ -520,6 +520,7 @@ def every_kind(trace: str) -> list[str]:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_page_has_inline_style_script_or_handlers(client: Client, trace: str, hostile: str) -> None:
     for address in every_kind(trace) + every_kind(hostile):
         shown = Html(client.get(address).text)
@@ -559,6 +560,7 @@ def test_pages_stay_small(client: Client, explorer: Explorer, trace: str) -> Non
         assert len(client.get(address).content) < 200_000
 
 
+@pytest.mark.slow
 def test_every_link_answers(client: Client, trace: str) -> None:
     """The first 250 addresses that a reader can reach from a trace and from the home page."""
     seen: dict[str, Html] = {}

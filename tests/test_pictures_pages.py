@@ -194,6 +194,7 @@ def test_what_cannot_be_shown_is_refused_with_what_can(
         assert says in re.sub(r"\s+", " ", re.sub("<[^>]+>", "", text))
 
 
+@pytest.mark.slow
 def test_every_tensor_has_its_picture_and_a_text_alternative(api: Api, trace: str) -> None:
     for row in CATALOGUE:
         if row.variant:
@@ -217,6 +218,7 @@ def test_tokens_are_chips_with_bytes_and_ids(api: Api, trace: str) -> None:
     assert chips[3] == ("20 66 6f 78", "21831")
 
 
+@pytest.mark.slow
 def test_pages_and_pictures_stay_small_whatever_the_length(api: Api, long: str) -> None:
     for place in (
         "h.1.attn.pattern",

@@ -171,6 +171,7 @@ def test_a_fault_is_the_first_divergence_where_it_enters(
     assert not found.agrees and found.unknown == () and found.unfit == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_each_fault_is_found_on_every_model(bench: Bench, tmp_path: Path, model: str) -> None:
     for fault, enters in ENTERS.items():

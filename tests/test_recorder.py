@@ -116,6 +116,7 @@ for address in given["addresses"]:
 """
 
 
+@pytest.mark.slow
 def test_every_tensor_is_given_back_in_another_process(
     tiny_model: GPT2, tiny_store: TraceStore, tiny_trace: Trace, tapped: Tapped, tmp_path: Path, repository: Path
 ) -> None:

@@ -248,6 +248,7 @@ TRAVERSALS = [
 """Ways to ask for a file beside those that are meant."""
 
 
+@pytest.mark.slow
 def test_no_path_of_a_request_reaches_the_file_system(tmp_path: Path) -> None:
     with running(tmp_path) as api:
         id = api.record(**PROMPT).rpartition("/")[2]
@@ -273,6 +274,7 @@ def test_no_path_of_a_request_reaches_the_file_system(tmp_path: Path) -> None:
         assert {"canary", "trace.json", "tensors.safetensors"} <= left
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["trace", "a", "b"])
 def test_nor_does_one_in_a_query(api: Api, name: str) -> None:
     for text in TRAVERSALS:

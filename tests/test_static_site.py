@@ -305,6 +305,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     check_target(mine)
 
 
+@pytest.mark.slow
 def test_an_earlier_export_is_replaced_and_a_failed_one_leaves_it(
     api: Api, trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -166,6 +166,7 @@ def test_many_cells_begin_the_preparation_and_few_do_not(monkeypatch: pytest.Mon
     assert begun == [True]
 
 
+@pytest.mark.slow
 def test_a_summary_alone_does_not_import_numba() -> None:
     script = "import sys, torch, provenance.summary as s; s.summarize(torch.ones(9)); print('numba' in sys.modules)"
     root = Path(__file__).resolve().parents[1]

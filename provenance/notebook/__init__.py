@@ -2,3 +2,8 @@
 
 Nothing is loaded here: `sites` and `cards` work without torch.
 """
+
+from warnings import filterwarnings
+
+# In a notebook, packages of ours say that they could draw progress bars with another one; whenever they are imported.
+filterwarnings("ignore", "IProgress not found")
