@@ -183,7 +183,9 @@ def test_the_compose_file_sets_settings_that_exist(compose: dict[str, Any], monk
     given = compose["services"]["app"]["environment"]
     own = {name: value for name, value in given.items() if name.startswith(PREFIX)}
     # Machine code goes where it can be written: below the one tmpfs.
-    assert {name: value for name, value in given.items() if name not in own} == {"NUMBA_CACHE_DIR": "/tmp/cache/numba"}
+    assert {name: value for name, value in given.items() if name not in own} == {
+        "NUMBA_CACHE_DIR": "/tmp/cache/numba"
+    }
     assert {name.removeprefix(PREFIX).lower() for name in own} <= set(Settings.model_fields)
     for name, value in own.items():
         filled = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
