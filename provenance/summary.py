@@ -1,8 +1,10 @@
 """Statistics of one tensor, computed in float64 over the cells that mean something."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 
 from provenance.errors import InvalidInput
 from provenance.statistics import QUANTILES, Statistics, plain
-from provenance.statistics.compiled import Compiled, prepare, ready
+from provenance.statistics.compiled import SEVERAL, Compiled, prepare, ready
 
 __all__ = ["QUANTILES", "Histogram", "Quantile", "Summary", "prepare", "summarize", "summarize_all"]
 
@@ -20,12 +22,12 @@ _WHOLE = (torch.int32, torch.int64)
 _LARGEST_WHOLE = 1 << 24
 """Up to this, float32 holds every whole number."""
 
+Pair = tuple[torch.Tensor, torch.Tensor | None]
 Masked = NDArray[np.bool_]
 Raw = NDArray[np.bool_ | np.integer | np.floating]
 
 
-@dataclass(frozen=True, slots=True)
-class Quantile:
+class Quantile(NamedTuple):
     """The value below which the fraction `q` of the cells lies, by NumPy's linear method."""
 
     q: float
@@ -98,9 +100,7 @@ def summarize(tensor: torch.Tensor, masked: torch.Tensor | None = None) -> Summa
     return _plainly(tensor, hidden)
 
 
-def summarize_all(
-    tensors: Iterable[tuple[torch.Tensor, torch.Tensor | None]], threads: int | None = None
-) -> tuple[Summary, ...]:
+def summarize_all(tensors: Iterable[Pair], threads: int | None = None) -> tuple[Summary, ...]:
     """The summaries of many tensors, each with its mask or None, in their order.
 
     They are shared out to as many threads as torch uses, unless told otherwise. Cells that several tensors
@@ -111,11 +111,12 @@ def summarize_all(
     same = [first.setdefault(_identity(index, *pair), index) for index, pair in enumerate(pairs)]
     found: dict[int, Summary] = {}
     # The largest first, so that no thread is left with one at the end. Threads may share an iterator.
-    pending = iter(sorted(first.values(), key=lambda index: -pairs[index][0].numel()))
+    order = sorted(first.values(), key=lambda index: -pairs[index][0].numel())
+    pending = iter([order[start : start + SEVERAL] for start in range(0, len(order), SEVERAL)])
 
     def work() -> None:
-        for index in pending:
-            found[index] = summarize(*pairs[index])
+        for indices in pending:
+            found.update(zip(indices, _several([pairs[index] for index in indices]), strict=True))
 
     count = threads or torch.get_num_threads()
     with ThreadPoolExecutor(count) as pool:
@@ -125,6 +126,23 @@ def summarize_all(
         found[one] if one == index else replace(found[one], shape=tuple(pairs[index][0].shape))
         for index, one in enumerate(same)
     )
+
+
+def _several(pairs: Sequence[Pair]) -> list[Summary]:
+    """Summaries of up to SEVERAL tensors: in one call what machine code measures as a whole."""
+    compiled = ready(sum(tensor.numel() for tensor, _ in pairs))
+    plain = [index for index, (_, masked) in enumerate(pairs) if masked is None]
+    rows = (
+        {index: cells for index in plain if (cells := _as_float32(pairs[index][0])) is not None} if compiled else {}
+    )
+    known: dict[int, Statistics] = {}
+    if compiled and rows:
+        measured = zip(rows, compiled.statistics_of(list(rows.values())), strict=True)
+        known = {index: statistics for index, statistics in measured if statistics}
+    return [
+        _summary(tensor, tensor.numel(), (0, 0, 0), known[index]) if index in known else summarize(tensor, masked)
+        for index, (tensor, masked) in enumerate(pairs)
+    ]
 
 
 def _identity(index: int, tensor: torch.Tensor, masked: torch.Tensor | None) -> tuple[object, ...]:
@@ -202,6 +220,12 @@ def _as_numpy(tensor: torch.Tensor) -> Raw:
     return array.reshape(-1)
 
 
+@lru_cache
+def _named(kind: torch.dtype | torch.device) -> str:
+    """What torch calls it, without the prefix of its own name."""
+    return str(kind).removeprefix("torch.")
+
+
 def _summary(
     tensor: torch.Tensor, finite: int, others: tuple[int, int, int], statistics: Statistics | None
 ) -> Summary:
@@ -211,8 +235,8 @@ def _summary(
     known = statistics or Statistics(0, None, None, None, None, None, (), (), ())
     return Summary(
         shape=tuple(tensor.shape),
-        dtype=str(tensor.dtype).removeprefix("torch."),
-        device=str(tensor.device),
+        dtype=_named(tensor.dtype),
+        device=_named(tensor.device),
         count_total=total,
         count_finite=finite,
         count_nan=nan,

@@ -109,11 +109,19 @@ def test_cells_at_and_beside_the_edges_fall_into_numpys_bins(
     machine: Compiled, first: float, last: float, steps: list[tuple[int, int]]
 ) -> None:
     edges = np.linspace(min(first, last), max(first, last), 65)
-    near = [np.float32(edges[edge]).view(np.int32) + step for edge, step in steps]
+    near = [int(np.float32(edges[edge]).view(np.int32)) + step for edge, step in steps]
     cells = np.array([first, last], np.float32)
-    beside = np.array(near, np.int32).view(np.float32)
+    beside = np.array(near, np.int64).astype(np.int32).view(np.float32)  # -0's lower neighbour wraps around
     beside = beside[np.isfinite(beside)]
     _agree(machine, np.concatenate([cells, beside]))
+
+
+def test_rows_measured_in_one_call_are_measured_as_alone(machine: Compiled) -> None:
+    broken = drawn("normal", 100)
+    broken[3] = math.nan
+    rows = [drawn("normal", 500), broken, np.empty(0, np.float32), drawn("heavy tails", 9001), drawn("equal", 3)]
+    alone = [machine.statistics(rows[index]) for index in (0, 3, 4)]
+    assert machine.statistics_of(rows) == [alone[0], None, None, alone[1], alone[2]]
 
 
 def test_a_measurement_leaves_nothing_behind_for_the_next(machine: Compiled) -> None:

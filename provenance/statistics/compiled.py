@@ -6,6 +6,7 @@ in another thread. What was compiled is kept on disk, so that later processes on
 
 import logging
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +21,14 @@ _ENOUGH = 1 << 23
 _LARGEST_ROW = 1 << 20
 """Cells that a thread keeps room for: fresh memory costs more than copying into it."""
 
+SEVERAL = 8
+"""How many rows of cells one call measures at most."""
+
 Floats = NDArray[np.float32]
 
 _log = logging.getLogger(__name__)
 _ranks = np.array(QUANTILES)
+_NOTHING: Floats = np.empty(0, np.float32)
 
 
 class _Tables(threading.local):
@@ -32,8 +37,8 @@ class _Tables(threading.local):
     def __init__(self) -> None:
         self.counts = np.zeros(BUCKETS, np.uint32)
         self.flags = np.zeros(BUCKETS, np.uint8)
-        self.moments = np.empty(EDGES + BINS + 1)
-        self.counted = np.empty(COUNTED + BINS, np.int64)
+        self.moments = np.empty((SEVERAL, EDGES + BINS + 1))
+        self.counted = np.empty((SEVERAL, COUNTED + BINS), np.int64)
         self._row = np.empty(0, np.float32)
 
     def row(self, size: int) -> Floats:
@@ -50,6 +55,7 @@ class Compiled:
     """The compiled functions. Several threads can use them at the same time."""
 
     _measure: Any
+    _several: Any
     _compact: Any
     _tables: _Tables = field(default_factory=_Tables)
 
@@ -57,14 +63,17 @@ class Compiled:
         """Statistics of cells [n], n > 0; None where one of them is not finite."""
         tables = self._tables
         moments, counted = tables.moments, tables.counted
-        if not self._measure(cells, _ranks, tables.counts, tables.flags, moments, counted):
+        if not self._measure(cells, _ranks, tables.counts, tables.flags, moments[0], counted[0]):
             return None
-        numbers, counts = moments.tolist(), counted.tolist()
-        minimum, maximum, mean, std, l2 = numbers[:MOMENTS]
-        return Statistics(
-            counts[1], minimum, maximum, mean, std, l2, tuple(numbers[MOMENTS:EDGES]),
-            tuple(numbers[EDGES:]) if counts[0] else (), tuple(counts[COUNTED:]) if counts[0] else (),
-        )  # fmt: skip
+        return _statistics(moments[0].tolist(), counted[0].tolist())
+
+    def statistics_of(self, rows: Sequence[Floats]) -> list[Statistics | None]:
+        """The same of up to SEVERAL rows of cells at once; None also where a row is empty."""
+        tables = self._tables
+        filled = (*rows, *[_NOTHING] * (SEVERAL - len(rows)))
+        self._several(filled, _ranks, tables.counts, tables.flags, tables.moments, tables.counted)
+        found = zip(tables.moments.tolist(), tables.counted.tolist(), strict=True)
+        return [_statistics(*one) if one[1][0] >= 0 else None for one, _ in zip(found, rows, strict=False)]
 
     def compact(self, cells: Floats, masked: NDArray[np.bool_]) -> tuple[Floats, tuple[int, int, int]]:
         """The finite, unmasked ones of cells [n], and how many of the others are NaN, +inf and -inf, unmasked.
@@ -76,6 +85,15 @@ class Compiled:
         size = self._compact(cells, masked, kept, others)
         nan, posinf, neginf = others.tolist()
         return kept[:size], (nan, posinf, neginf)
+
+
+def _statistics(numbers: list[float], counts: list[int]) -> Statistics:
+    """What the machine code filled in, by name."""
+    minimum, maximum, mean, std, l2 = numbers[:MOMENTS]
+    return Statistics(
+        counts[1], minimum, maximum, mean, std, l2, tuple(numbers[MOMENTS:EDGES]),
+        tuple(numbers[EDGES:]) if counts[0] else (), tuple(counts[COUNTED:]) if counts[0] else (),
+    )  # fmt: skip
 
 
 class _Preparation:
@@ -120,10 +138,11 @@ def ready(cells: int) -> Compiled | None:
 def _load() -> Compiled:
     """Import numba and compile, or load what was compiled, by using each function once."""
     from provenance.statistics.compacting import compact
-    from provenance.statistics.kernels import measure
+    from provenance.statistics.kernels import measure, measure_several
 
-    compiled = Compiled(measure, compact)
+    compiled = Compiled(measure, measure_several, compact)
     cells = np.arange(8, dtype=np.float32)
     compiled.statistics(cells)
+    compiled.statistics_of([cells])
     compiled.compact(cells, np.zeros(8, np.bool_))
     return compiled

@@ -14,7 +14,8 @@ import numpy as np
 from provenance.statistics import BUCKETS, COUNTED, MOMENTS
 from provenance.statistics.machine import machine_code
 
-_BLOCK = 4096  # cells that stay in the first-level cache for two loops
+_BLOCK = 8192  # cells that stay in the caches for two loops
+_SAMPLE = 256  # cells that tell about where the mean lies
 _FEW = 4096  # cells of one bucket among which a rank is found digit by digit
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 _INFINITY = np.int32(0x7F800000)
@@ -56,8 +57,8 @@ def _walk(cells, counts, moments, counted):  # type: ignore[no-untyped-def]
     signed, raw = cells.view(np.int32), cells.view(np.uint32)
     low, high, least = _MAGNITUDE, np.int32(-_MAGNITUDE - 1), np.uint32(0xFFFFFFFF)
     total = spread = 0.0
-    # Where the first block's mean lies: another walk over that block alone.
-    mean = _survey(cells[:_BLOCK], signed[:_BLOCK], 0.0)[4] / min(_BLOCK, cells.size)
+    # Where the mean may lie: another look at the first cells.
+    mean = _survey(cells[:_SAMPLE], signed[:_SAMPLE], 0.0)[4] / min(_SAMPLE, cells.size)
     for start in range(0, cells.size, _BLOCK):
         end = min(start + _BLOCK, cells.size)
         size = end - start
@@ -296,3 +297,15 @@ def measure(cells, quantiles, counts, flags, moments, counted):  # type: ignore[
     for raw in flagged:
         flags[raw] = 0
     return True
+
+
+@_EXACT
+def measure_several(rows, quantiles, counts, flags, moments, counted):  # type: ignore[no-untyped-def]
+    """`measure` for each of a tuple of rows of cells: one call, so that threads seldom wait for the interpreter.
+
+    `moments` and `counted` have a row for each. A row that is empty, or holds a cell that is not finite, has -1
+    as its first count.
+    """
+    for i, cells in enumerate(rows):
+        if cells.size == 0 or not measure(cells, quantiles, counts, flags, moments[i], counted[i]):
+            counted[i, 0] = -1
