@@ -1,11 +1,9 @@
 """Statistics of float32 cells in machine code: few passes over memory, and exact where the docstring says so.
 
-The upper 16 bits of a float32 (sign, exponent, 7 bits of the mantissa) name one of 65,536 buckets. Counting the
-cells of each bucket costs one pass and gives the rank of every bucket's cells. Only two kinds of buckets must be
-looked at cell by cell, in a second pass: those that hold a wanted rank, and those that an edge of the histogram
-cuts. The order key of a float32 is an int32 that sorts as the float does, -0 right below 0.
-
-Importing this module imports numba, and the first call of `measure` compiles: see `compiled`.
+The upper 16 bits of a float32 (sign, exponent, 7 bits of the mantissa) name one of 65,536 buckets. One pass counts
+the cells of each, which gives the rank of every bucket's cells. A second looks cell by cell at two kinds only: those
+that hold a wanted rank, and those that an edge of the histogram cuts. The order key of a float32 is an int32 that
+sorts as the float does, -0 right below 0. Importing this imports numba, and the first call compiles: see `compiled`.
 All that `measure` calls stays in this file, or numba would not notice that its stored code is out of date.
 """
 
@@ -15,7 +13,7 @@ from provenance.statistics import BUCKETS, COUNTED, MOMENTS
 from provenance.statistics.machine import machine_code
 
 _BLOCK = 8192  # cells that stay in the caches for two loops
-_SAMPLE = 256  # cells that tell about where the mean lies
+_SAMPLE = 256  # cells that tell roughly where the mean lies
 _FEW = 4096  # cells of one bucket among which a rank is found digit by digit
 _MAGNITUDE = np.int32(0x7FFFFFFF)
 _INFINITY = np.int32(0x7F800000)
@@ -35,8 +33,7 @@ _EXACT = machine_code()
 @_SUM
 def _survey(cells, bits, around):  # type: ignore[no-untyped-def]
     """Smallest and largest order key, smallest magnitude but 0 (less one), zeros, and sums around a value."""
-    low, high = _MAGNITUDE, np.int32(-_MAGNITUDE - 1)
-    least, zeros = np.uint32(0xFFFFFFFF), np.int32(0)
+    low, high, least, zeros = _MAGNITUDE, np.int32(-_MAGNITUDE - 1), np.uint32(0xFFFFFFFF), np.int32(0)
     total = squares = 0.0
     for i in range(bits.size):
         cell = bits[i]
@@ -57,7 +54,6 @@ def _walk(cells, counts, moments, counted):  # type: ignore[no-untyped-def]
     signed, raw = cells.view(np.int32), cells.view(np.uint32)
     low, high, least = _MAGNITUDE, np.int32(-_MAGNITUDE - 1), np.uint32(0xFFFFFFFF)
     total = spread = 0.0
-    # Where the mean may lie: another look at the first cells.
     mean = _survey(cells[:_SAMPLE], signed[:_SAMPLE], 0.0)[4] / min(_SAMPLE, cells.size)
     for start in range(0, cells.size, _BLOCK):
         end = min(start + _BLOCK, cells.size)
@@ -94,9 +90,7 @@ def _cut(first, last, edges):  # type: ignore[no-untyped-def]
     keys = np.full(bins, np.int64(_MAGNITUDE) + 1)
     if first == last:
         first, last = first - 0.5, last + 0.5
-    step = (last - first) / bins
-    for i in range(bins):
-        edges[i] = i * step + first
+    edges[:bins] = np.arange(bins) * ((last - first) / bins) + first
     edges[bins] = last
     if (edges[:-1] >= edges[1:]).any():
         return keys[bins - 1 :]
@@ -117,9 +111,8 @@ def _plan(counts, flags, keys, histogram, ranks, low, high, least):  # type: ign
 
     Gives the flagged buckets, each rank's slot and rank in it, the slots' sizes, the number of flagged cells.
     """
-    flagged = np.empty(keys.size + ranks.size, np.int64)
+    flagged, sizes = np.empty(keys.size + ranks.size, np.int64), np.zeros(ranks.size + 1, np.int64)
     slots, within = np.empty(ranks.size, np.int64), np.empty(ranks.size, np.int64)
-    sizes = np.zeros(ranks.size + 1, np.int64)
     listed = slot = rank = cell_bin = 0
     below = wanted = np.int64(0)
     smallest = (np.int64(least + _ONE) >> 16) & -_GROUP
@@ -186,10 +179,8 @@ def _share(cells, flags, wanted, edges, histogram, sizes):  # type: ignore[no-un
         filled += np.uint64(flags[half >> _UPPER] != 0)
     if filled < wanted:  # the last cell of an odd number
         found[filled] = cells[-1:].view(np.uint32)[0]
-    values, signed = found.view(np.float32), found.view(np.int32)
-    ends = np.cumsum(sizes)
-    places = ends - sizes
-    keys = np.empty(ends[-1], np.int32)
+    values, signed, ends = found.view(np.float32), found.view(np.int32), np.cumsum(sizes)
+    places, keys = ends - sizes, np.empty(ends[-1], np.int32)
     for i in range(wanted):
         code = flags[found[i] >> _UPPER]
         if code & _CUT:
@@ -234,8 +225,7 @@ def _select(keys, rank, digits):  # type: ignore[no-untyped-def]
 @_EXACT
 def _at_ranks(keys, ends, sizes, slots, within, counts):  # type: ignore[no-untyped-def]
     """The values at the wanted ranks, each in its slot."""
-    values = np.empty(slots.size)
-    digits = np.empty(256, np.int64)
+    values, digits = np.empty(slots.size), np.empty(256, np.int64)
     for i, slot in enumerate(slots):
         part = keys[ends[slot] - sizes[slot] : ends[slot]]
         if part.size <= _FEW:
@@ -258,9 +248,8 @@ def _at_ranks(keys, ends, sizes, slots, within, counts):  # type: ignore[no-unty
 def _ranks(quantiles, size):  # type: ignore[no-untyped-def]
     """The two ranks around each quantile, and the order in which they rise."""
     ranks, order = np.empty(2 * quantiles.size, np.int64), np.arange(2 * quantiles.size)
-    for i in range(quantiles.size):
-        ranks[2 * i] = int(quantiles[i] * (size - 1))
-        ranks[2 * i + 1] = min(ranks[2 * i] + 1, size - 1)
+    ranks[::2] = (quantiles * (size - 1)).astype(np.int64)
+    ranks[1::2] = np.minimum(ranks[::2] + 1, size - 1)
     for i in range(1, order.size):
         while i and ranks[order[i - 1]] > ranks[order[i]]:
             order[i - 1], order[i] = order[i], order[i - 1]
@@ -272,16 +261,16 @@ def _ranks(quantiles, size):  # type: ignore[no-untyped-def]
 def measure(cells, quantiles, counts, flags, moments, counted):  # type: ignore[no-untyped-def]
     """Fill `moments` and `counted` for float32 cells [n], n > 0; false where one of them is not finite.
 
-    `quantiles` rise from 0 to 1. `moments` take MOMENTS numbers, the quantiles by numpy.quantile's linear method,
-    the edges of the bins; `counted` COUNTED counts, the bins. `counts` and `flags` are tables [BUCKETS] of
-    uint32 and uint8: zeros, and zeros again afterwards.
+    `quantiles` rise from 0 to 1. `moments` take MOMENTS numbers, the quantiles by numpy.quantile's linear method, the
+    edges of the bins; `counted` COUNTED counts, the bins. `counts` and `flags` are tables [BUCKETS] of uint32 and
+    uint8: zeros, and zeros again afterwards.
     """
     counted[:] = 0
     finite, low, high, least = _walk(cells, counts, moments, counted)
     if not finite:
         return False
-    moments[0], moments[1] = _value(low), _value(high)
     edges, histogram = moments[MOMENTS + quantiles.size :], counted[COUNTED:]
+    moments[0], moments[1] = _value(low), _value(high)
     cuts = _cut(moments[0], moments[1], edges)
     counted[0] = cuts.size == histogram.size
     ranks, order = _ranks(quantiles, cells.size)
@@ -301,10 +290,9 @@ def measure(cells, quantiles, counts, flags, moments, counted):  # type: ignore[
 
 @_EXACT
 def measure_several(rows, quantiles, counts, flags, moments, counted):  # type: ignore[no-untyped-def]
-    """`measure` for each of a tuple of rows of cells: one call, so that threads seldom wait for the interpreter.
+    """`measure` for each of a tuple of rows, in one call: threads seldom wait for the interpreter.
 
-    `moments` and `counted` have a row for each. A row that is empty, or holds a cell that is not finite, has -1
-    as its first count.
+    `moments` and `counted` have a row for each; -1 is the first count where cells are none or not all finite.
     """
     for i, cells in enumerate(rows):
         if cells.size == 0 or not measure(cells, quantiles, counts, flags, moments[i], counted[i]):
