@@ -34,6 +34,11 @@ PEERS = (
 )
 
 
+_SECONDS = 60
+"""How long the rounds of one number of tokens may take. A peer may be twenty times as slow as what is beside it."""
+_FEWEST = 5
+
+
 @dataclass(frozen=True, slots=True)
 class Named:
     """How many tensors one way gives a name to."""
@@ -93,7 +98,9 @@ def measure(plan: Plan, peer: str) -> Peers:
     lengths = []
     for length, rounds in plan.tapped_rounds:
         works = _works(ways, twin, twins.tokens(plan.config, length))
-        lengths.append(PeerAt(length, tuple(interleaved(works, rounds, before=before).values())))
+        once = sum(timed.median for timed in interleaved(works, 1, before=before).values()) / 1e3
+        affordable = min(rounds, max(_FEWEST, int(_SECONDS / once)))
+        lengths.append(PeerAt(length, tuple(interleaved(works, affordable, 0, before=before).values())))
         ratios = (f"{timed.name} {timed.over(lengths[-1].of(EAGER)):.2f}" for timed in lengths[-1].timed)
         print(f"T = {length}: {'; '.join(ratios)}", flush=True)
     packages = ("torch", "transformers", *(peer.requirement.partition("==")[0] for peer in PEERS))
