@@ -48,5 +48,7 @@ def trace_citation(record: "Record") -> TraceCitation:
             created_at=record.created_at,
             tensors_sha256=record.tensors_sha256,
             edits=tuple(map(str, recipe.edits)),
+            batch=recipe.drawn.batch if recipe.drawn else None,
+            input_seed=recipe.drawn.seed if recipe.drawn else 0,
         )
     )

@@ -18,7 +18,8 @@ _PROMPT_SHOWN = 200
 class TraceFacts:
     """What a trace is, in plain values. `prompt` is None where the tokens are no UTF-8 text.
 
-    `edits` are the changes that were made to its tensors while it ran, in their order.
+    `edits` are the changes that were made to its tensors while it ran, in their order. `batch` is None where it
+    read tokens; else `token_ids` are the numbers of vectors, drawn from `input_seed` for each batch entry.
     `torch` is the version of the library that computed it; `created_at` a time in ISO 8601.
     """
 
@@ -39,6 +40,8 @@ class TraceFacts:
     created_at: str
     tensors_sha256: str
     edits: tuple[str, ...] = ()
+    batch: int | None = None
+    input_seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class TraceCitation:
         """Everything that determines the run, in a few sentences; the prompt as a JSON string."""
         facts = self.facts
         return visible(
-            f"Trace {facts.id}. {self._model}. Prompt: {self._prompt(json_text)}. {self._run}. "
+            f"Trace {facts.id}. {self._model}. {self._read}: {self._prompt(json_text)}. {self._run}. "
             f"{self._changed}"
             f"SHA-256 of the tensors: {facts.tensors_sha256}. Recorded at {facts.created_at}."
         )
@@ -73,10 +76,14 @@ class TraceCitation:
     def _run(self) -> str:
         facts = self.facts
         choice = f"temperature {facts.temperature!r}, seed {facts.seed}" if facts.temperature else "greedy"
-        return (
-            f"{len(facts.token_ids)} tokens and {facts.steps} decode steps, {choice}; "
-            f"torch {facts.torch}, {facts.dtype} on {facts.device}, threads: {facts.threads}"
-        )
+        run = f"{len(facts.token_ids)} tokens and {facts.steps} decode steps, {choice}"
+        if facts.batch is not None:
+            run = f"{len(facts.token_ids)} vectors, batch {facts.batch}, drawn from seed {facts.input_seed}"
+        return f"{run}; torch {facts.torch}, {facts.dtype} on {facts.device}, threads: {facts.threads}"
+
+    @property
+    def _read(self) -> str:
+        return "Prompt" if self.facts.batch is None else "Input"
 
     @property
     def _changed(self) -> str:
@@ -88,7 +95,8 @@ class TraceCitation:
         if text is None:
             ids = ", ".join(map(str, self.facts.token_ids[:_PROMPT_SHOWN]))
             more = len(self.facts.token_ids) - _PROMPT_SHOWN
-            return f"token ids {ids}" + (f" and {more} more" if more > 0 else "")
+            what = "token ids" if self.facts.batch is None else "vectors"
+            return f"{what} {ids}" + (f" and {more} more" if more > 0 else "")
         if len(text) <= _PROMPT_SHOWN:
             return write(text)
         sha256 = hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
@@ -102,7 +110,7 @@ class TraceCitation:
         head = f"Trace {self.facts.id}; {self._model}"
         edits = ", ".join(markdown_code(visible(edit)) for edit in self.facts.edits)
         changed = f"; changed while it ran, in this order: {edits}" if edits else ""
-        return f"{markdown_text(head)}; prompt: {prompt}; {markdown_text(self._run)}{changed}"
+        return f"{markdown_text(head)}; {self._read.lower()}: {prompt}; {markdown_text(self._run)}{changed}"
 
     @property
     def bibtex(self) -> str:

@@ -15,7 +15,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from provenance.catalogue import Catalogue, Intermediate
+from provenance.catalogue import Catalogue, Intermediate, Kind
 from provenance.errors import InvalidAddress, InvalidInput, OutOfRange
 from provenance.lookup import find
 from provenance.names import Address, is_layered
@@ -116,11 +116,21 @@ def _named(catalogue: Catalogue, name: str) -> tuple[Intermediate, Address, int 
     return row, address or Address(row.site), int(stepped["step"]) if stepped else None
 
 
+def is_fixed(row: Intermediate) -> bool:
+    """Whether a tensor cannot be changed: whole numbers, truth values, and what the model is given."""
+    return row.discrete or (row.kind is Kind.INPUT and not row.inputs)
+
+
 def _check(row: Intermediate, address: Address, step: int | None, layers: int, last_step: int) -> None:
     if row.discrete:
         raise InvalidInput(
             f"{row.site} holds whole numbers or truth values, and these cannot be changed.",
             hint="Change what is computed from it.",
+        )
+    if is_fixed(row):
+        raise InvalidInput(
+            f"{row.site} is what the model is given, and cannot be changed on its way.",
+            hint="Record another input, or change what is computed from it.",
         )
     if address.layer is not None and address.layer >= layers:
         raise OutOfRange(f"There is no layer {address.layer}.", hint=f"The model has layers 0 to {layers - 1}.")

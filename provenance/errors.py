@@ -5,6 +5,7 @@
     │   ├── UnknownSite         no such site, expression or alias (carries near matches)
     │   ├── UnknownTrace        no trace of that id
     │   ├── UnknownModel        no such model here
+    │   ├── UnknownFamily       no model family of that name
     │   ├── UnknownSource       no cited file of that repository and path
     │   ├── UnknownUpload       no file of that id was handed in
     │   └── OutOfRange          a step, layer or head that this trace does not have
@@ -12,6 +13,7 @@
     │   ├── InvalidAddress      text that is no address
     │   ├── AmbiguousName       one expression, several sites (carries the candidates)
     │   ├── InvalidPrompt       empty, or ids outside the vocabulary
+    │   ├── InvalidOption       a value that a lesson's form cannot take (carries the field)
     │   ├── PromptTooLong       prompt + steps over the model's context
     │   ├── UnreadableFile      a file of tensors that is none, or holds what is not read
     │   │   └── TooLarge            one that holds more than is allowed here
@@ -69,6 +71,10 @@ class UnknownModel(NotFound):
     """No model of that name can be found here."""
 
 
+class UnknownFamily(NotFound):
+    """No model family has that name."""
+
+
 class UnknownSource(NotFound):
     """No cited file has that repository and path."""
 
@@ -101,6 +107,14 @@ class AmbiguousName(InvalidInput):
 
 class InvalidPrompt(InvalidInput):
     """A prompt that cannot be run: empty, or with ids outside the vocabulary."""
+
+
+class InvalidOption(InvalidInput):
+    """A value that a lesson's form cannot take; `field` is the one it stands in."""
+
+    def __init__(self, field: str, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.field = field
 
 
 class PromptTooLong(InvalidInput):

@@ -154,7 +154,8 @@ def shape_of(catalogue: Catalogue, constants: Mapping[str, int], trace: Trace, a
     """The shape of a tensor, without it."""
     new = len(trace.tokens_of(address.step))
     past = sum(len(trace.tokens_of(step)) for step in range(address.step))
-    of_the_run = {Counts.BATCH: 1, Counts.TOKEN: new, Counts.PAST: past, Counts.KEY: past + new}
+    batch = trace.recipe.drawn.batch if trace.recipe.drawn else 1
+    of_the_run = {Counts.BATCH: batch, Counts.TOKEN: new, Counts.PAST: past, Counts.KEY: past + new}
     axes = [catalogue.axes[symbol] for symbol in catalogue.row(address.site).shape]
     return tuple(of_the_run[a.counts] if a.counts in of_the_run else constants[a.symbol] for a in axes)
 

@@ -18,6 +18,8 @@ from provenance.gpt2.pins import TRANSFORMERS
 from provenance.gpt2.points_transformers import holders
 from provenance.gpt2.witness_tensorflow import OpenAITensorFlowWitness
 from provenance.model import Model
+from provenance.textbook.catalogue import CATALOGUE as TEXTBOOK_CATALOGUE
+from provenance.textbook.equations import equation as textbook_equation
 from provenance.witness.testimony import Witness
 
 Array = NDArray[np.float64]
@@ -74,5 +76,12 @@ FAMILIES: Mapping[str, Family] = {
         (OpenAITensorFlowWitness(),),
         differ_by_split=frozenset({"h.attn.mask.i"}),
         cancelling=frozenset({"h.ln_1.u", "h.ln_2.u", "ln_f.u"}),
+    ),
+    "textbook": Family(
+        TEXTBOOK_CATALOGUE,
+        (),
+        {"h.attn.score_masked": "h.attn.mask"},
+        textbook_equation,
+        cancelling=frozenset(row.site for row in TEXTBOOK_CATALOGUE if row.site.endswith(".mean")),
     ),
 }

@@ -20,6 +20,7 @@ from provenance.catalogue import Alias, Catalogue, Intermediate, Kind
 from provenance.errors import InvalidInput
 from provenance.names import Address
 from provenance.order import computation_order
+from provenance.prompt import Drawn
 from provenance.schemes import Scheme, alias_of, laid_out, name_of
 from provenance.tensor_files import Format, raw_bytes, write_tensors
 from provenance.trace import Frozen, Trace
@@ -63,7 +64,8 @@ class Manifest(Frozen):
     weights_sha256: str
     trained: bool
     dtype: str
-    tokens: tuple[int, ...] = Field(description="ids of the prompt")
+    tokens: tuple[int, ...] = Field(description="ids of the prompt, or numbers of the vectors")
+    drawn: Drawn | None = Field(None, description="where the vectors come from; null where the run read tokens")
     generated: tuple[int, ...] = Field(description="ids chosen at the end of each step")
     steps: tuple[int, ...] = Field(description="which steps the tensors are of; 0 is the prefill")
     tensors: tuple[GoldenTensor, ...]
@@ -190,6 +192,7 @@ def _manifest(
         trained=model.trained,
         dtype=model.dtype,
         tokens=tuple(token.id for token in trace.recipe.tokens),
+        drawn=trace.recipe.drawn,
         generated=tuple(token.id for token in trace.generated),
         steps=tuple(sorted({piece.address.step for piece in pieces})),
         tensors=tuple(entries),

@@ -91,7 +91,7 @@ def _candidate(row: Intermediate, expression: str) -> str:
         f"line {point.line} in {point.function}" + (f" from line {point.caller}" if point.caller else "")
         for point in points or row.points[:1]
     )
-    return f"{row.site}  {row.title} ({lines})"
+    return f"{row.site}  {row.title} ({lines})" if lines else f"{row.site}  {row.title}"
 
 
 def _alias_layer(alias: Alias, name: str) -> int | None:

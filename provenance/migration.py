@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from provenance.errors import CorruptTrace, NewerTrace
-from provenance.trace import FORMAT, Record
+from provenance.trace import FORMAT, Record, chosen_by
 
 Json = dict[str, Any]
 
@@ -42,7 +42,7 @@ def read_record(id: str, content: bytes) -> Record:
             record = Record.model_validate_json(json.dumps(_migrated(id, tree, form)))
     except (ValueError, ValidationError, LookupError, TypeError, RecursionError):
         raise CorruptTrace(f"The record of trace {id} cannot be read.", hint=_AGAIN) from None
-    if record.recipe.id != id or len(record.generated) != record.recipe.steps + 1:
+    if record.recipe.id != id or len(record.generated) != chosen_by(record.recipe):
         raise CorruptTrace(f"The record of trace {id} does not belong to it, or is not whole.", hint=_AGAIN)
     return record
 

@@ -13,6 +13,7 @@ import torch
 
 from provenance.catalogue import Catalogue
 from provenance.names import Address
+from provenance.prompt import Drawn
 
 Tap = Callable[[str, torch.Tensor], torch.Tensor]
 """Called with a place and its tensor; what it returns is what the model goes on with."""
@@ -83,7 +84,8 @@ class Readout:
 class Model(Protocol):
     """A model that can be recorded and replayed segment by segment.
 
-    `catalogue` is its family's without what only other `variants` have.
+    `catalogue` is its family's without what only other `variants` have. `vocabulary` is how many different
+    tokens it can read, `context` how many at a time; `predicts` says that it has logits.
     """
 
     info: ModelInfo
@@ -93,10 +95,14 @@ class Model(Protocol):
     layers: int
     context: int
     vocabulary: int
+    predicts: bool
 
     @property
     def parameter_bytes(self) -> int:
         """What its weights take in memory."""
+
+    def begin(self, ids: torch.Tensor, drawn: Drawn | None) -> dict[str, torch.Tensor]:
+        """What a step of tokens (1, T) starts from, by place: the ids, or the vectors that they number."""
 
     @property
     def segments(self) -> Sequence[str]:
@@ -115,7 +121,10 @@ class Model(Protocol):
         """Places of the residual stream that a trace keeps: the embedding's, then each block's."""
 
     def unembed(self, x: torch.Tensor) -> torch.Tensor:
-        """The logits (…, V) that the model's output makes of a residual stream (…, d)."""
+        """The logits (…, V) that the model's output makes of a residual stream (…, d).
+
+        This and `readout` raise InvalidInput where the model does not predict.
+        """
 
     @property
     def writes(self) -> Sequence[Write]:

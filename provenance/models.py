@@ -6,28 +6,26 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from provenance.catalogue import Catalogue
-from provenance.catalogues import CATALOGUES
+from provenance.catalogues import outline_of
 from provenance.errors import InvalidPrompt, UnknownModel, UnsupportedCheckpoint
-from provenance.gpt2.checkpoints import GPT2_VOCABULARY, Checkpoints, Inspection, Source
-from provenance.gpt2.config import Config
+from provenance.gpt2.checkpoints import GPT2_VOCABULARY, Checkpoints
 from provenance.model import Model, ModelInfo
+from provenance.model_sources import Inspection, Shelf, Source
 from provenance.prompt import Prompt, Token, Tokenizer
+from provenance.textbook.shelf import Textbooks
 from provenance.trace import Recipe
 from provenance.variants import catalogue_of
 
 
 def constants_of(info: ModelInfo) -> Mapping[str, int]:
     """Axis sizes of a model, without loading it."""
-    return _config(info).constants
+    return outline_of(info).constants_of(info.config)
 
 
 def catalogue_of_model(info: ModelInfo) -> Catalogue:
     """The catalogue of a model, without loading it: its family's, without what other variants have."""
-    return catalogue_of(CATALOGUES[info.family], _config(info).variants)
-
-
-def _config(info: ModelInfo) -> Config:
-    return Config(**info.config)  # type: ignore[arg-type]
+    outline = outline_of(info)
+    return catalogue_of(outline.catalogue, outline.variants_of(info.config))
 
 
 class _Slot:
@@ -46,6 +44,7 @@ class Models:
 
     def __init__(self, directories: Iterable[Path] = (), memory_bytes: int = 4 << 30) -> None:
         self.checkpoints = Checkpoints(directories)
+        self.shelves: tuple[Shelf, ...] = (self.checkpoints, Textbooks())
         self.memory_bytes = memory_bytes
         self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
         self._tokenizers: dict[str, Tokenizer | None] = {}
@@ -54,11 +53,28 @@ class Models:
 
     def sources(self) -> tuple[Source, ...]:
         """Every model that can be named, those whose weights are not here included."""
-        return self.checkpoints.sources()
+        return tuple(source for shelf in self.shelves for source in shelf.sources())
+
+    def _shelf(self, name: str) -> Shelf:
+        """The family that knows a name. Raises UnknownModel."""
+        for shelf in self.shelves:
+            if shelf.knows(name):
+                return shelf
+        here = ", ".join(source.name for source in self.sources() if source.available)
+        raise UnknownModel(f"There is no model named {name[:80]!r} here.", hint=f"Here are: {here}.")
+
+    def known(self, name: str) -> Source:
+        """A model by its name, whether it is here or not. Raises UnknownModel."""
+        offered = {source.name: source for source in self.sources()}
+        return offered.get(name) or self._shelf(name).inspect(name).source
 
     def inspect(self, name: str) -> Inspection:
         """What a model is, without loading it. Raises UnknownModel."""
-        return self.checkpoints.inspect(name)
+        return self._shelf(name).inspect(name)
+
+    def family(self, name: str) -> str:
+        """The family of a model, without loading it. Raises UnknownModel."""
+        return self._shelf(name).family
 
     def loaded(self) -> tuple[Model, ...]:
         """The models in memory, the most recently used last."""
@@ -71,7 +87,7 @@ class Models:
             slot = self._slots.setdefault((name, dtype), _Slot())
         try:
             with slot.lock:
-                model = slot.model = slot.model or self.checkpoints.load(name, dtype)
+                model = slot.model = slot.model or self._shelf(name).load(name, dtype)
         except BaseException:
             with self._lock:
                 self._slots.pop((name, dtype), None)
@@ -149,6 +165,6 @@ class Models:
         with self._lock:
             if name in self._tokenizers:
                 return self._tokenizers[name]
-        tokenizer = self.checkpoints.tokenizer(name)
+        tokenizer = self._shelf(name).tokenizer(name)
         with self._lock:
             return self._tokenizers.setdefault(name, tokenizer)

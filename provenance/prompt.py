@@ -10,11 +10,12 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 import tokenizers
+from pydantic import Field
 
-from provenance.errors import InvalidPrompt, UnsupportedCheckpoint
+from provenance.errors import InvalidInput, InvalidPrompt, UnsupportedCheckpoint
 from provenance.vocabulary import Spelling, find_spelling, spell, unspell
 
 _NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
@@ -69,6 +70,28 @@ class Prompt:
     def ids(self) -> tuple[int, ...]:
         """The token ids, in order."""
         return tuple(token.id for token in self.tokens)
+
+
+MOST_BATCH = 64
+"""How many tables of vectors one run can read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """Where the vectors of a run without text come from: `batch` tables of them, drawn from a seed.
+
+    The tokens of such a run are the numbers of the vectors that stand at its positions. A table does not
+    depend on how many there are. Raises InvalidInput for a batch or seed out of range.
+    """
+
+    batch: Annotated[int, Field(ge=1, le=MOST_BATCH)] = 8
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.batch <= MOST_BATCH:
+            raise InvalidInput(f"The batch must lie between 1 and {MOST_BATCH}, not {self.batch}.")
+        if not 0 <= self.seed < 2**63:
+            raise InvalidInput(f"The input seed must lie between 0 and 2⁶³ − 1, not {self.seed}.")
 
 
 @dataclass(frozen=True, slots=True)

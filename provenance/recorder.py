@@ -19,7 +19,7 @@ from provenance.edits import MOST_EDITS, Edit
 from provenance.errors import InvalidInput, InvalidPrompt, OutOfRange, PromptTooLong
 from provenance.model import Model
 from provenance.names import Address
-from provenance.prompt import Prompt
+from provenance.prompt import Drawn, Prompt
 from provenance.selection import check_picks
 from provenance.trace import Recipe, TokenRecord, Trace
 
@@ -58,8 +58,9 @@ def plan(
     seed: int = 0,
     threads: int | None = None,
     edits: Sequence[Edit] = (),
+    drawn: Drawn | None = None,
 ) -> Recipe:
-    """What a recording will be, with its id, before it runs.
+    """What a recording will be, with its id, before it runs. `drawn` is for a model that reads no tokens.
 
     Raises InvalidPrompt for ids outside the vocabulary, PromptTooLong with the counts, InvalidInput for
     steps, a temperature, a seed or threads out of range, and OutOfRange for an edit outside the run.
@@ -67,15 +68,22 @@ def plan(
     if not prompt.tokens:
         raise InvalidPrompt("The prompt is empty.", hint="Give at least one token of text.")
     outside = [id for id in prompt.ids if not 0 <= id < model.vocabulary]
+    if outside and drawn is not None:
+        raise InvalidPrompt(f"There is no vector #{outside[0]}: each batch entry has {model.vocabulary}, from #0 on.")
     if outside:
         raise InvalidPrompt(f"Token id {outside[0]} lies outside this model's vocabulary of {model.vocabulary}.")
+    if steps and not model.predicts:
+        raise InvalidInput(
+            f"{model.info.name!r} predicts nothing, so it has no decode steps.", hint="Ask for 0 steps."
+        )
     if len(prompt.tokens) + steps > model.context:
         raise PromptTooLong(len(prompt.tokens), steps, model.context)
     if len(edits) > MOST_EDITS:
         raise InvalidInput(f"{len(edits)} edits are more than the {MOST_EDITS} that one run can have.")
     for edit in edits:
         row = model.catalogue.row(edit.address.site)
-        check_picks(model.catalogue, row, edit.picks, model.constants, len(prompt.tokens) + steps)
+        batch = drawn.batch if drawn else 1
+        check_picks(model.catalogue, row, edit.picks, model.constants, len(prompt.tokens) + steps, batch)
     try:
         return Recipe(
             model=model.info,
@@ -87,6 +95,7 @@ def plan(
             threads=threads or torch.get_num_threads(),
             torch=torch.__version__,
             edits=tuple(edits),
+            drawn=drawn,
         )
     except ValidationError as error:
         wrong = error.errors()[0]
@@ -114,13 +123,14 @@ def record(
     done, total = 0, len(model.segments) * (recipe.steps + 1)
     for step in range(recipe.steps + 1):
         ids = [chosen[-1]] if step else [token.id for token in recipe.tokens]
-        kept = {"tokens": torch.tensor([ids])}
+        kept = model.begin(torch.tensor([ids]), recipe.drawn)
         for segment in model.segments:
             kept |= model.run(segment, kept, steps, editor.tap(step))
             done += 1
             if progress:
                 progress(done, total)
-        chosen.append(_choose(kept.pop("logits")[0, -1], recipe.temperature, generator))
+        if model.predicts:
+            chosen.append(_choose(kept.pop("logits")[0, -1], recipe.temperature, generator))
         steps.append(kept)
     named = {
         str(Address.parse(f"{place}@{step}")): tensor

@@ -76,13 +76,18 @@ def parse_picks(catalogue: Catalogue, row: Intermediate, text: str) -> tuple[Pic
 
 
 def check_picks(
-    catalogue: Catalogue, row: Intermediate, picks: Iterable[Pick], constants: Mapping[str, int], positions: int
+    catalogue: Catalogue,
+    row: Intermediate,
+    picks: Iterable[Pick],
+    constants: Mapping[str, int],
+    positions: int,
+    batch: int = 1,
 ) -> None:
-    """Raise OutOfRange for an index over an axis' size, or over the positions that are run."""
+    """Raise OutOfRange for an index over an axis' size, or over the positions and batch entries that are run."""
     for pick in picks:
         symbol = row.shape[axis_names(catalogue, row).index(pick.axis)]
         counts = catalogue.axes[symbol].counts
-        size = positions if is_sequence(counts) else constants.get(symbol, 1)
+        size = positions if is_sequence(counts) else constants.get(symbol, batch if counts is Counts.BATCH else 1)
         last = pick.spans[-1][1] - 1
         if last >= size:
             raise OutOfRange(f"{row.site} has no {pick.axis} {last} here.", hint=f"It has {size}, from 0 on.")

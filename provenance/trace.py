@@ -18,7 +18,7 @@ from provenance.edits import MOST_EDITS, Edit
 from provenance.errors import OutOfRange
 from provenance.model import Kept, ModelInfo
 from provenance.names import Address
-from provenance.prompt import Prompt, Token
+from provenance.prompt import Drawn, Prompt, Token
 
 FORMAT = 1
 """Version of the stored form. When it goes up, and how older ones are read: provenance/migration.py."""
@@ -57,7 +57,7 @@ class Recipe(Frozen):
 
     `temperature` 0 takes the most likely token at each step and does not use `seed`. `threads` is
     torch's thread count: another count can change the last bits of a product. `edits` are carried out
-    in their order.
+    in their order. `drawn` is None for a model that reads tokens.
     """
 
     model: ModelInfo
@@ -70,6 +70,7 @@ class Recipe(Frozen):
     threads: Annotated[int, Field(ge=1)]
     torch: str
     edits: Annotated[tuple[Edit, ...], Field(max_length=MOST_EDITS)] = ()
+    drawn: Drawn | None = None
 
     @property  # cached, it would go along into a changed copy
     def id(self) -> str:
@@ -77,8 +78,9 @@ class Recipe(Frozen):
         deciding = self.model_dump(mode="json", exclude={"text", "model", "tokens"})
         if not self.temperature:
             deciding["seed"] = 0
-        if not self.edits:
-            del deciding["edits"]  # so that an unchanged run has the id it always had
+        for later in ("edits", "drawn"):
+            if not deciding[later]:
+                del deciding[later]  # so that a run without has the id it always had
         deciding |= {
             "format": _ID_FORMAT,
             "tokens": [token.id for token in self.tokens],
@@ -103,10 +105,16 @@ class Recipe(Frozen):
         return Prompt(self.text, tuple(token.token for token in self.tokens))
 
 
+def chosen_by(recipe: Recipe) -> int:
+    """How many tokens a run chooses: one at the end of each step, and none where the model reads no tokens."""
+    return 0 if recipe.drawn else recipe.steps + 1
+
+
 class Record(Frozen):
     """A trace as JSON, beside the file of its tensors.
 
-    `generated` has one token for each decode step and one more: what the last step predicts.
+    `generated` has one token for each decode step and one more: what the last step predicts; none where the
+    model does not predict.
     """
 
     format: int = FORMAT

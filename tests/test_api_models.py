@@ -44,6 +44,7 @@ def test_every_model_is_listed_with_what_is_loaded(api: Api) -> None:
     known = {model["name"]: model for model in api.json("/api/models")}
     assert known["mine"] == {
         "name": "mine",
+        "family": "gpt2",
         "available": True,
         "description": "Directory mine",
         "kind": "a folder that the operator named",
@@ -77,7 +78,7 @@ def test_one_model_has_its_config_files_hash_and_keys(api: Api, folders: list[Pa
 
 def test_a_model_that_cannot_be_loaded_says_why(api: Api) -> None:
     broken = api.json("/api/models/broken")
-    assert "has keys that a GPT-2 does not: transformer.h.1." in broken["problem"]
+    assert "has keys that the model does not: transformer.h.1." in broken["problem"]
     assert len(broken["keys"]["unexpected"]) == 12
     assert not broken["keys"]["fits"]
     llama = api.json("/api/models/llama")

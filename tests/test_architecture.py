@@ -18,10 +18,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("citation",),
     ("catalogue", "markup", "statistics", "vocabulary"),
     ("lookup", "order", "places", "prompt", "showcase", "sources", "summary", "citing", "variants"),
-    ("model", "pictures", "selection"),
-    ("edits",),
+    ("model", "pictures", "selection", "vectors"),
+    ("edits", "model_sources"),
     ("trace", "citing_trace"),
-    ("storage", "migration"),
+    ("storage", "migration", "inputs"),
     ("trace_files",),
     ("cited", "store", "verdict", "editing", "schemes", "tensor_files"),
     ("cited_bytes", "departures"),
@@ -29,7 +29,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("gpt2", "textbook"),
     ("catalogues", "recorder"),
     ("models", "families"),
-    ("parity",),
+    ("parity", "lessons"),
     ("difference",),
     ("comparison", "verification", "lens", "golden", "export", "recording"),
     ("compare_names", "compare_positions"),
@@ -39,10 +39,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 
 # Only these know which model families there are.
-KNOW_FAMILIES = ("provenance.gpt2", "provenance.catalogues", "provenance.models", "provenance.families")
+KNOW_FAMILIES = (
+    "provenance.gpt2", "provenance.textbook", "provenance.catalogues", "provenance.models", "provenance.families",
+    "provenance.lessons",
+)  # fmt: skip
 
 TORCH = (
-    "provenance.model", "provenance.trace", "provenance.storage", "provenance.store",
+    "provenance.model", "provenance.model_sources", "provenance.trace", "provenance.storage", "provenance.store",
     "provenance.trace_files", "provenance.recorder", "provenance.summary", "provenance.lens",
     "provenance.parity", "provenance.verification", "provenance.compare", "provenance.witness",
     "provenance.editing", "provenance.schemes", "provenance.tensor_files", "provenance.difference",
@@ -52,7 +55,8 @@ TORCH = (
     "provenance.gpt2.model", "provenance.gpt2.arithmetic", "provenance.gpt2.writes",
     "provenance.gpt2.weights", "provenance.gpt2.checkpoints", "provenance.gpt2.keys",
     "provenance.gpt2.stored", "provenance.gpt2.witnesses", "provenance.gpt2.witness_tensorflow",
-    "provenance.gpt2.points_transformers", "provenance.gpt2.training", "app.explorer", "app.engine",
+    "provenance.gpt2.points_transformers", "provenance.gpt2.training",
+    "provenance.textbook.model", "provenance.textbook.weights", "app.explorer", "app.engine",
     "app.engine_client", "app.channel", "app.comparing", "app.api", "app.uploads", "app.pictures",
     "app.pages.values",
 )  # fmt: skip
@@ -80,6 +84,7 @@ WHERE = {
 WITHOUT_TORCH = (
     "provenance.gpt2.catalogue", "provenance.gpt2.pins", "provenance.gpt2.config", "provenance.lookup",
     "provenance.sources", "provenance.prompt", "provenance.citing", "provenance", "provenance.notebook.sites",
+    "provenance.textbook.catalogue", "provenance.textbook.config",
 )  # fmt: skip
 
 LINES = {"provenance": 300, "app": 300, "static": 300, "tests": 600}

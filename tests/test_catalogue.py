@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from provenance.catalogue import Catalogue, Intermediate, Kind, Operation, Point, Read
+from provenance.catalogues import CATALOGUES, OUTLINES
 from provenance.citation import Citation, Pin
 from provenance.errors import UnknownSite
 from provenance.gpt2.catalogue import AXES, CATALOGUE, GPT2_SMALL
 from provenance.gpt2.config import TIED, UNTIED
+from provenance.gpt2.config import Config as GPT2Config
 from provenance.gpt2.operations import OPERATIONS
 from provenance.gpt2.pins import OPENAI, PINS, TRANSFORMERS
 from provenance.gpt2.rows_attention import ATTENTION
@@ -24,11 +26,31 @@ from provenance.gpt2.rows_model import EMBEDDING, OUTPUT
 from provenance.gpt2.rows_qkv import QKV
 from provenance.names import Address, is_layered
 from provenance.sources import check, git_blob_id
+from provenance.textbook.config import Config as TextbookConfig
 from provenance.variants import catalogue_of, exists_in
 
 LAYERS, LAST_STEP = 3, 2
 POINTS = [(row, point) for row in CATALOGUE for point in row.points]
 CITED = [(operation, evidence) for operation in OPERATIONS for evidence in operation.evidence]
+
+TEXTBOOK = CATALOGUES["textbook"]
+ROWS = [
+    pytest.param(catalogue, row, id=f"{catalogue.family}-{row.site}")
+    for catalogue in CATALOGUES.values()
+    for row in catalogue
+]
+TEXTBOOKS = {
+    config.name: catalogue_of(TEXTBOOK, config.variants)
+    for norm in ("post", "pre")
+    for causal in (False, True)
+    for positions in ("sinusoidal", "learned", "none")
+    for config in [TextbookConfig(norm=norm, causal=causal, positions=positions)]  # type: ignore[arg-type]
+}
+"""The catalogue of every kind of textbook model."""
+MODELS = {**CATALOGUES, **TEXTBOOKS}
+
+every_family = pytest.mark.parametrize("catalogue", CATALOGUES.values(), ids=CATALOGUES)
+every_model = pytest.mark.parametrize("catalogue", MODELS.values(), ids=MODELS)
 
 SITES = """
     tokens wpe wte embed.tokens positions embed.positions embed.h
@@ -45,6 +67,19 @@ SITES = """
     ln_f.g ln_f.b ln_f.u ln_f.s ln_f.normalized ln_f.out
     h_flat lm_head.w logits_flat logits
 """.split()  # noqa: SIM905 - a list would take 73 lines
+
+TEXTBOOK_SITES = """
+    x pe.pos pe.div pe.angle pe pe.learned embed.positions embed.h
+    h.norm1.g h.norm1.b h.pre.norm1.mean h.pre.norm1.var h.pre.norm1.normalized h.pre.norm1.out
+    h.attn.in_proj.w h.attn.in_proj.b h.attn.qkv h.attn.q h.attn.k h.attn.v
+    h.attn.score_raw h.attn.score h.attn.mask h.attn.score_masked h.attn.weight
+    h.attn.context h.attn.merged h.attn.out_proj.w h.attn.out_proj.b h.attn.out h.resid_mid
+    h.post.norm1.mean h.post.norm1.var h.post.norm1.normalized h.post.norm1.out
+    h.norm2.g h.norm2.b h.pre.norm2.mean h.pre.norm2.var h.pre.norm2.normalized h.pre.norm2.out
+    h.mlp.fc.w h.mlp.fc.b h.mlp.hidden h.mlp.gelu h.mlp.proj.w h.mlp.proj.b h.mlp.out h.resid_post
+    h.post.norm2.mean h.post.norm2.var h.post.norm2.normalized h.post.norm2.out
+    norm_f.g norm_f.b norm_f.mean norm_f.var norm_f.normalized norm_f.out
+""".split()  # noqa: SIM905
 
 
 @lru_cache
@@ -67,6 +102,7 @@ def words(text: str) -> list[str]:
 
 def test_these_are_all_sites_in_order_of_computation() -> None:
     assert [row.site for row in CATALOGUE] == SITES
+    assert [row.site for row in TEXTBOOK] == TEXTBOOK_SITES
 
 
 def test_no_row_or_operation_is_listed_twice() -> None:
@@ -77,14 +113,16 @@ def test_no_row_or_operation_is_listed_twice() -> None:
     assert len({axis.symbol for axis in AXES}) == len(AXES)
 
 
-def test_no_two_sites_have_the_same_title() -> None:
-    titles = [row.title for row in CATALOGUE]
-    assert sorted(set(titles)) == sorted(titles)
+@every_family
+def test_no_two_sites_and_no_two_operations_have_the_same_title(catalogue: Catalogue) -> None:
+    for named in (catalogue, catalogue.operations.values()):
+        titles = [one.title for one in named]
+        assert sorted(set(titles)) == sorted(titles)
 
 
-@pytest.mark.parametrize("row", list(CATALOGUE), ids=lambda row: row.site)
-def test_a_site_has_a_name_title_sentence_group_and_formula(row: Intermediate) -> None:
-    assert row.name.strip()
+@pytest.mark.parametrize(("catalogue", "row"), ROWS)
+def test_a_site_has_a_name_title_sentence_group_and_formula(catalogue: Catalogue, row: Intermediate) -> None:
+    assert isinstance(ast.parse(row.name, mode="eval"), ast.Expression)
     assert row.title[0].isupper()
     assert not row.title.endswith(".")
     assert row.description[0].isupper()
@@ -93,12 +131,12 @@ def test_a_site_has_a_name_title_sentence_group_and_formula(row: Intermediate) -
     assert row.group[0] in ("Model", "Transformer block")
     assert (row.group[0] == "Transformer block") == is_layered(row.site)
     assert row.formula.strip()
-    assert row.operation in CATALOGUE.operations
+    assert catalogue.operation_of(row).formula.strip()
 
 
-def test_every_operation_produces_a_site_and_is_listed_in_order_of_its_first_one() -> None:
-    used = list(dict.fromkeys(row.operation for row in CATALOGUE))
-    assert set(used) == CATALOGUE.operations.keys()
+@every_model
+def test_every_operation_produces_a_site(catalogue: Catalogue) -> None:
+    assert {row.operation for row in catalogue} == catalogue.operations.keys()
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.id)
@@ -110,13 +148,18 @@ def test_an_operation_has_evidence_in_both_sources(operation: Operation) -> None
         assert evidence.label in ("openai", "transformers", "linear-operation")
 
 
-def test_only_parameters_and_the_input_have_no_inputs_in_the_prefill() -> None:
-    for row in CATALOGUE:
+@every_model
+def test_only_parameters_constants_and_the_input_have_no_inputs_in_the_prefill(catalogue: Catalogue) -> None:
+    for row in catalogue:
         address = Address(row.site, 1 if is_layered(row.site) else None, 0 if row.steps.cover(0) else 1)
-        if row.kind is Kind.PARAMETER:
-            assert row.inputs == ()
-        elif row.site != "tokens":
-            assert CATALOGUE.inputs_of(address, LAYERS), row.site
+        reads = bool(catalogue.inputs_of(address, LAYERS))
+        assert reads == (row.kind is not Kind.PARAMETER and row.site not in ("tokens", "x", "pe.pos", "pe.div"))
+
+
+@every_model
+def test_what_no_row_reads_is_the_result(catalogue: Catalogue) -> None:
+    unread = {row.site for row in catalogue if not catalogue.readers(row.site)}
+    assert unread <= {"logits", "norm_f.out", "h.post.norm2.out"}
 
 
 def test_an_unknown_site_is_refused_with_near_matches() -> None:
@@ -158,6 +201,31 @@ def test_a_model_s_catalogue_has_the_output_matrix_only_where_its_output_is_unti
 def test_a_row_says_in_which_models_it_exists() -> None:
     assert exists_in(CATALOGUE.row("lm_head.w")) == "every step, in models with an untied output only"
     assert exists_in(CATALOGUE.row("h.past")) == "decode steps only"
+    assert exists_in(TEXTBOOK.row("h.attn.mask")) == "every step, in models with a causal mask only"
+    assert exists_in(TEXTBOOK.row("pe.learned")) == "every step, in models with learned positions only"
+    assert exists_in(TEXTBOOK.row("norm_f.g")) == "every step, in models with pre-norm only"
+
+
+def test_every_row_and_edge_is_in_the_catalogue_of_some_model() -> None:
+    for family, models in (
+        (CATALOGUE, [catalogue_of(CATALOGUE, GPT2Config(tied=tied).variants) for tied in (True, False)]),
+        (TEXTBOOK, list(TEXTBOOKS.values())),
+    ):
+        assert {row.site for row in family} == {row.site for model in models for row in model}
+        edges = {(row.site, read) for row in family for read in row.inputs}
+        assert edges == {(row.site, read) for model in models for row in model for read in row.inputs}
+
+
+def test_a_textbook_model_s_catalogue_follows_its_options() -> None:
+    post, pre = TEXTBOOKS["textbook"], TEXTBOOKS["textbook-pre-causal-nopos"]
+    parts = ("mean", "var", "normalized", "out")
+    assert [site for site in TEXTBOOK_SITES if site not in post.rows] == [
+        "pe.learned", *(f"h.pre.norm1.{part}" for part in parts), "h.attn.mask", "h.attn.score_masked",
+        *(f"h.pre.norm2.{part}" for part in parts), *(f"norm_f.{part}" for part in ("g", "b", *parts)),
+    ]  # fmt: skip
+    assert (post.row("h.attn.weight").masked_by, pre.row("h.attn.weight").masked_by) == (None, "h.attn.mask")
+    assert [row.site for row in pre][:2] == ["x", "h.norm1.g"]
+    assert "add_positions" not in pre.operations
 
 
 # --- the reference page's case ---
@@ -191,31 +259,34 @@ def test_the_normalized_attention_input_has_the_reference_page_s_five_entries_in
 # --- the edges ---
 
 
-def every_address() -> Iterator[Address]:
-    for row in CATALOGUE:
+def every_address(catalogue: Catalogue) -> Iterator[Address]:
+    for row in catalogue:
         for layer in range(LAYERS) if is_layered(row.site) else (None,):
             for step in range(LAST_STEP + 1):
                 if row.steps.cover(step):
                     yield Address(row.site, layer, step)
 
 
-def test_inputs_and_readers_are_inverse_to_each_other() -> None:
-    addresses = list(every_address())
-    edges = {(read, a) for a in addresses for read in CATALOGUE.inputs_of(a, LAYERS)}
+@every_model
+def test_inputs_and_readers_are_inverse_to_each_other(catalogue: Catalogue) -> None:
+    addresses = list(every_address(catalogue))
+    edges = {(read, a) for a in addresses for read in catalogue.inputs_of(a, LAYERS)}
     assert {read for read, _ in edges} <= set(addresses), "an input that does not exist in that step"
-    backwards = {(a, reader) for a in addresses for reader in CATALOGUE.readers_of(a, LAYERS, LAST_STEP)}
+    backwards = {(a, reader) for a in addresses for reader in catalogue.readers_of(a, LAYERS, LAST_STEP)}
     assert edges == backwards
 
 
-def test_what_is_read_stands_before_its_reader() -> None:
-    order = {site: number for number, site in enumerate(SITES)}
+@every_model
+def test_what_is_read_stands_before_its_reader(catalogue: Catalogue) -> None:
+    order = {row.site: number for number, row in enumerate(catalogue)}
+    block = min(order[site] for site in order if is_layered(site))
 
     def when(address: Address) -> tuple[int, int, int]:
-        after = -1 if address.layer is None and order[address.site] < order["h.ln_1.g"] else LAYERS
+        after = -1 if address.layer is None and order[address.site] < block else LAYERS
         return address.step, after if address.layer is None else address.layer, order[address.site]
 
-    for address in every_address():
-        assert all(when(read) < when(address) for read in CATALOGUE.inputs_of(address, LAYERS)), str(address)
+    for address in every_address(catalogue):
+        assert all(when(read) < when(address) for read in catalogue.inputs_of(address, LAYERS)), str(address)
 
 
 @pytest.mark.parametrize(
@@ -237,6 +308,33 @@ def test_inputs_worked_out_by_hand(address: str, inputs: list[str]) -> None:
     assert [str(read) for read in found if CATALOGUE.row(read.site).kind is not Kind.PARAMETER] == inputs
 
 
+@pytest.mark.parametrize(
+    ("model", "address", "inputs"),
+    [
+        ("textbook", "h.0.attn.qkv", ["embed.h"]),
+        ("textbook", "h.2.attn.qkv", ["h.1.post.norm2.out"]),
+        ("textbook-causal-nopos", "h.0.attn.qkv", ["x"]),
+        ("textbook-pre", "h.0.attn.qkv", ["h.0.pre.norm1.out"]),
+        ("textbook-pre-nopos", "h.0.pre.norm1.var", ["x", "h.0.pre.norm1.mean"]),
+        ("textbook-pre", "h.1.pre.norm1.mean", ["h.0.resid_post"]),
+        ("textbook", "h.1.resid_mid", ["h.0.post.norm2.out", "h.1.attn.out"]),
+        ("textbook-pre", "h.1.resid_mid", ["h.0.resid_post", "h.1.attn.out"]),
+        ("textbook", "h.1.mlp.hidden", ["h.1.post.norm1.out"]),
+        ("textbook", "h.1.resid_post", ["h.1.post.norm1.out", "h.1.mlp.out"]),
+        ("textbook-pre", "h.1.resid_post", ["h.1.resid_mid", "h.1.mlp.out"]),
+        ("textbook", "h.0.attn.weight", ["h.0.attn.score"]),
+        ("textbook-causal", "h.0.attn.weight", ["h.0.attn.score_masked"]),
+        ("textbook-learned", "embed.positions", ["x"]),
+        ("textbook", "embed.positions", ["x", "pe"]),
+        ("textbook-pre", "norm_f.mean", ["h.2.resid_post"]),
+    ],
+)
+def test_a_textbook_model_s_inputs_worked_out_by_hand(model: str, address: str, inputs: list[str]) -> None:
+    catalogue = TEXTBOOKS[model]
+    found = catalogue.inputs_of(Address.parse(address), LAYERS)
+    assert [str(read) for read in found if catalogue.row(read.site).kind is not Kind.PARAMETER] == inputs
+
+
 def test_readers_worked_out_by_hand() -> None:
     readers = CATALOGUE.readers_of(Address.parse("h.0.resid_post"), LAYERS, LAST_STEP)
     assert [str(reader) for reader in readers] == [
@@ -245,12 +343,16 @@ def test_readers_worked_out_by_hand() -> None:
     assert CATALOGUE.readers_of(Address.parse("logits"), LAYERS, LAST_STEP) == ()
 
 
-def test_the_tree_holds_every_site_once() -> None:
-    rows = [row.site for top in CATALOGUE.tree for group in top.walk() for row in group.rows]
-    assert sorted(rows) == sorted(SITES)
-    groups = [group for top in CATALOGUE.tree for group in top.walk()]
+@every_model
+def test_the_tree_holds_every_site_once(catalogue: Catalogue) -> None:
+    rows = [row.site for top in catalogue.tree for group in top.walk() for row in group.rows]
+    assert sorted(rows) == sorted(catalogue.rows)
+    groups = [group for top in catalogue.tree for group in top.walk()]
     assert len({group.slug for group in groups}) == len(groups)
-    assert all(CATALOGUE.group(group.slug) == group for group in groups)
+    assert all(catalogue.group(group.slug) == group for group in groups)
+
+
+def test_an_unknown_group_is_refused_with_near_ones() -> None:
     with pytest.raises(UnknownSite, match="transformer-block/attention"):
         CATALOGUE.group("transformer-block/attenton")
 
@@ -258,9 +360,10 @@ def test_the_tree_holds_every_site_once() -> None:
 # --- shapes ---
 
 
-def test_shapes_use_the_axes_of_the_glossary_and_all_of_them() -> None:
-    assert {symbol for row in CATALOGUE for symbol in row.shape} == set(CATALOGUE.axes)
-    assert GPT2_SMALL.keys() <= CATALOGUE.axes.keys()
+@every_family
+def test_shapes_use_the_axes_of_the_glossary_and_all_of_them(catalogue: Catalogue) -> None:
+    assert {symbol for row in catalogue for symbol in row.shape} == set(catalogue.axes)
+    assert OUTLINES[catalogue.family].example.keys() <= catalogue.axes.keys()
 
 
 @pytest.mark.parametrize(
@@ -281,7 +384,27 @@ def test_symbolic_shapes_of_gpt2_small(site: str, prefill: str, decode: str) -> 
     assert CATALOGUE.shape(row, GPT2_SMALL, decode=True) == decode
 
 
+@pytest.mark.parametrize(
+    ("site", "shape"),
+    [
+        ("x", "[B batch, T, 64 d]"),
+        ("h.attn.score", "[B batch, 8 head, T, S]"),
+        ("h.attn.q", "[B batch, 8 head, T, 8 head_dim]"),
+        ("h.attn.in_proj.w", "[192 3d, 64 d]"),
+        ("h.mlp.proj.w", "[64 d, 256 mlp]"),
+        ("pe.angle", "[512 max_len, 32 freq]"),
+    ],
+)
+def test_symbolic_shapes_of_the_textbook_s_default(site: str, shape: str) -> None:
+    assert TEXTBOOK.shape(TEXTBOOK.row(site), TextbookConfig().constants) == shape
+
+
 # --- the cited files ---
+
+
+def test_an_operation_of_the_textbook_has_equations_alone() -> None:
+    assert all(operation.evidence == () for operation in TEXTBOOK.operations.values())
+    assert all(row.points == () for row in TEXTBOOK)
 
 
 @pytest.mark.parametrize(

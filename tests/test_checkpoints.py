@@ -15,12 +15,12 @@ from safetensors.torch import load_file, save_file
 from test_gpt2_model import assert_close, feed
 
 from provenance.errors import InvalidInput, UnknownModel, UnsupportedCheckpoint
-from provenance.gpt2.checkpoints import DEMO_DIRECTORY, Checkpoints, Kind
+from provenance.gpt2.checkpoints import DEMO_DIRECTORY, Checkpoints
 from provenance.gpt2.config import Config
-from provenance.gpt2.keys import KeyReport
 from provenance.gpt2.model import GPT2
 from provenance.gpt2.stored import file_sha256
 from provenance.gpt2.weights import open_directory, read_directory
+from provenance.model_sources import KeyReport, Kind
 
 CONFIG = Config(n_layer=2, n_head=3, n_embd=48, n_ctx=24, n_vocab=97, n_inner=192)
 UNTIED = Config(n_layer=2, n_head=3, n_embd=48, n_ctx=24, n_vocab=97, n_inner=192, tied=False)

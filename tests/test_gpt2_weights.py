@@ -168,7 +168,7 @@ def test_a_wrong_prefix_is_never_replaced_by_random_weights(checkpoint: Path) ->
 
 def test_an_unexpected_key_is_named(checkpoint: Path) -> None:
     change(checkpoint, lambda state: state.update({"transformer.h.3.ln_1.weight": torch.ones(48)}))
-    assert "has keys that a GPT-2 does not: transformer.h.3.ln_1.weight." in refusal(checkpoint)
+    assert "has keys that the model does not: transformer.h.3.ln_1.weight." in refusal(checkpoint)
 
 
 def test_a_weight_that_stands_there_twice_is_refused(checkpoint: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_directory_without_weights_is_refused(checkpoint: Path) -> None:
         ({"layer_norm_epsilon": "small"}, "config.json cannot be read"),
         ({"layer_norm_epsilon": float("nan")}, "ε must lie between 0 and 1, not nan."),
         ({"layer_norm_epsilon": 0}, "ε must lie between 0 and 1, not 0.0."),
-        ({"n_layer": 2}, "has keys that a GPT-2 does not: transformer.h.2."),
+        ({"n_layer": 2}, "has keys that the model does not: transformer.h.2."),
         ({"n_inner": 192}, "has weights of another shape or kind: transformer.h.0.mlp.c_fc.bias [112]"),
     ],
     ids=str,

@@ -15,9 +15,10 @@ from huggingface_hub import constants
 from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
 from provenance.errors import BlobMismatch, Unavailable, UnknownModel
-from provenance.gpt2.checkpoints import Checkpoints, Kind
+from provenance.gpt2.checkpoints import Checkpoints
 from provenance.gpt2.config import Config
 from provenance.gpt2.hub import HUB, cached, fetch
+from provenance.model_sources import Kind
 from provenance.sources import git_blob_id
 
 pytestmark = pytest.mark.slow

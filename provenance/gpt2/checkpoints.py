@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -11,11 +10,12 @@ import torch
 from provenance.errors import InvalidInput, UnknownModel, UnsupportedCheckpoint
 from provenance.gpt2.config import Config
 from provenance.gpt2.hub import HUB, cached
-from provenance.gpt2.keys import KeyReport, shapes
+from provenance.gpt2.keys import shapes
 from provenance.gpt2.model import GPT2
 from provenance.gpt2.stored import SINGLE
 from provenance.gpt2.weights import DTYPES, digest, open_directory, read_config, untrained
 from provenance.model import ModelInfo
+from provenance.model_sources import Inspection, Kind, Source
 from provenance.prompt import Tokenizer
 
 SEEDED = {
@@ -37,65 +37,14 @@ GPT2_VOCABULARY = 50257
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "encoder.json")
 
 
-class Kind(StrEnum):
-    """What kind of source a model has."""
-
-    DEMO = "ships with this project"
-    SEEDED = "made here from a seed"
-    DIRECTORY = "a folder that the operator named"
-    HUB = "the Hugging Face hub's cache"
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A model that can be named: where its weights come from, whether they are here, else how to get them."""
-
-    name: str
-    description: str
-    available: bool
-    directory: Path | None = None
-    kind: Kind = Kind.DIRECTORY
-    advice: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Inspection:
-    """What can be said of a model without running it.
-
-    `sha256` is None for seeded weights and for what cannot be read; `problem` says why it cannot be
-    loaded; `tokenizer` says in words how a text becomes ids.
-    """
-
-    source: Source
-    config: Config | None = None
-    report: KeyReport | None = None
-    files: tuple[Path, ...] = ()
-    sha256: str | None = None
-    tokenizer: str = ""
-    problem: str = ""
-
-    @property
-    def origin(self) -> str:
-        """Where the weights are, in words."""
-        source = self.source
-        if source.directory is None:
-            return source.kind.value
-        if source.kind is Kind.HUB:
-            return f"{source.kind.value}: {HUB[source.name].repository} at {source.directory.name}"
-        return f"{source.kind.value}: {source.directory.name!r}"
-
-    @property
-    def parameters(self) -> int | None:
-        """The number of parameters that the config asks for."""
-        return sum(math.prod(shape) for shape in shapes(self.config).values()) if self.config else None
-
-
 class Checkpoints:
     """All GPT-2 models that can be named here.
 
     `directories` are checkpoints the operator offers, each under its folder's name. Raises
     InvalidInput where two have the same one, or that of a built-in model.
     """
+
+    family = "gpt2"
 
     def __init__(self, directories: Iterable[Path] = (), demo: Path = DEMO_DIRECTORY) -> None:
         self.demo = demo.resolve()
@@ -159,24 +108,35 @@ class Checkpoints:
         info = ModelInfo(name, "gpt2", config.as_json(), sha256, origin, trained, dtype)
         return GPT2(config, weights, info, source.directory)
 
+    def knows(self, name: str) -> bool:
+        """Whether this is a GPT-2's name here."""
+        return any(source.name == name for source in self.sources())
+
     def inspect(self, name: str) -> Inspection:
         """What a model is, and what became of its checkpoint's keys. Raises UnknownModel."""
         source = self.known(name)
+        found = Inspection(source, _origin(source))
         if source.directory is None or not source.available:
-            config = SEEDED[name][0] if name in SEEDED else None
-            tokenizer = _TOKENIZERS[False] if config else ""
-            return Inspection(source, config, tokenizer=tokenizer, problem=source.advice)
+            if name in SEEDED:
+                found = replace(_configured(found, SEEDED[name][0]), tokenizer=_TOKENIZERS[False])
+            return replace(found, problem=source.advice)
         try:
             opened = open_directory(source.directory, pickles=_may_be_pickled(source))
         except UnsupportedCheckpoint as error:
-            return Inspection(source, problem=str(error))
+            return replace(found, problem=str(error))
         tokenizer = _TOKENIZERS[_has_own_tokenizer(source.directory)] if self._is_read(source) else _NO_TOKENIZER
-        inspection = Inspection(source, opened.config, opened.report, opened.files, opened.sha256, tokenizer)
+        found = replace(
+            _configured(found, opened.config),
+            report=opened.report,
+            files=opened.files,
+            sha256=opened.sha256,
+            tokenizer=tokenizer,
+        )
         try:
             opened.report.check(source.directory)
         except UnsupportedCheckpoint as error:
-            return replace(inspection, problem=str(error))
-        return inspection
+            return replace(found, problem=str(error))
+        return found
 
     def tokenizer(self, name: str) -> Tokenizer | None:
         """The model's own tokenizer where its directory has one, else GPT-2's for a vocabulary of its size.
@@ -197,6 +157,20 @@ class Checkpoints:
 
 _TOKENIZERS = {True: "its own", False: "GPT-2's"}
 _NO_TOKENIZER = "none: prompts are given as token ids"
+
+
+def _origin(source: Source) -> str:
+    """Where the weights are, in words."""
+    if source.directory is None:
+        return source.kind.value
+    if source.kind is Kind.HUB:
+        return f"{source.kind.value}: {HUB[source.name].repository} at {source.directory.name}"
+    return f"{source.kind.value}: {source.directory.name!r}"
+
+
+def _configured(found: Inspection, config: Config) -> Inspection:
+    parameters = sum(math.prod(shape) for shape in shapes(config).values())
+    return replace(found, config=config.as_json(), parameters=parameters)
 
 
 def _demo_source(directory: Path) -> Source:

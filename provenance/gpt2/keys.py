@@ -1,16 +1,15 @@
 """A checkpoint's keys: which parameter each one names, and what becomes of those that name none."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from provenance.catalogue import Intermediate, Kind
-from provenance.errors import UnsupportedCheckpoint
 from provenance.gpt2.catalogue import CATALOGUE
 from provenance.gpt2.config import Config
+from provenance.model_sources import KeyReport
 from provenance.names import Address, is_layered
 from provenance.naming import KEY, SCOPE
 from provenance.variants import catalogue_of
@@ -18,42 +17,6 @@ from provenance.variants import catalogue_of
 HEAD = "lm_head.weight"
 _PREFIX = "transformer."
 _BUFFERS = (".attn.bias", ".attn.masked_bias")
-
-
-@dataclass(frozen=True, slots=True)
-class KeyReport:
-    """What became of a checkpoint's keys; every list is sorted.
-
-    `matched` are spelt as transformers saves them; `renamed` pairs a key spelt otherwise with that
-    spelling. `warnings` are sentences about what was read, none of them a reason to refuse it.
-    """
-
-    matched: tuple[str, ...]
-    renamed: tuple[tuple[str, str], ...]
-    ignored: tuple[str, ...]
-    missing: tuple[str, ...]
-    unexpected: tuple[str, ...]
-    misshapen: tuple[str, ...]
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def fits(self) -> bool:
-        """Whether every parameter was found, once and in its shape, and nothing else."""
-        return not (self.missing or self.unexpected or self.misshapen)
-
-    def check(self, where: Path) -> None:
-        """Raise UnsupportedCheckpoint where anything is missing, unexpected or misshapen."""
-        for what, keys in (
-            ("lacks", self.missing),
-            ("has keys that a GPT-2 does not:", self.unexpected),
-            ("has weights of another shape or kind:", self.misshapen),
-        ):
-            if keys:
-                more = f" and {len(keys) - 4} more" if len(keys) > 4 else ""
-                raise UnsupportedCheckpoint(
-                    f"The checkpoint in {where.name!r} {what} {', '.join(keys[:4])}{more}.",
-                    hint="Nothing was loaded: a weight that does not fit is never replaced by a random one.",
-                )
 
 
 def shapes(config: Config) -> dict[str, tuple[int, ...]]:

@@ -19,6 +19,7 @@ from provenance.gpt2.config import Config
 from provenance.gpt2.writes import read_by, writes_of
 from provenance.model import Get, Kept, ModelInfo, Readout, Tap, Write
 from provenance.names import Address
+from provenance.prompt import Drawn
 from provenance.variants import catalogue_of
 
 MASKED = 1e10
@@ -39,6 +40,8 @@ class GPT2:
 
     `checkpoint` is the directory they were read from, where there is one.
     """
+
+    predicts = True
 
     def __init__(
         self,
@@ -80,6 +83,10 @@ class GPT2:
             x, present = self._block(layer, x, past[layer] if past else None, tap or _untapped)
             presents.append(present)
         return self._output(x, presents, wte, tap or _untapped), presents
+
+    def begin(self, ids: Tensor, drawn: Drawn | None) -> dict[str, Tensor]:
+        """The token ids themselves."""
+        return {"tokens": ids}
 
     # --- the pass itself, from bottom to top ---
 

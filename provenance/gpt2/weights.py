@@ -12,8 +12,9 @@ from torch import Tensor
 
 from provenance.errors import UnsupportedCheckpoint
 from provenance.gpt2.config import Config, from_hugging_face, from_openai
-from provenance.gpt2.keys import KeyReport, checkpoint_keys, match, shapes
+from provenance.gpt2.keys import checkpoint_keys, match, shapes
 from provenance.gpt2.stored import files_sha256, read_stored, refuse_pointer
+from provenance.model_sources import KeyReport
 
 __all__ = ["DTYPES", "Opened", "checkpoint_keys", "digest", "open_directory", "read_config", "read_directory",
            "shapes", "untrained"]  # fmt: skip
