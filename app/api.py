@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response, status
 from pydantic import BaseModel
 
 from app.explorer import Explorer
+from app.families import find_in_families
 from app.jobs import State
 from app.schemas import (
     SearchOut,
@@ -23,12 +24,13 @@ from app.schemas import (
 )
 from app.schemas_tensor import SummaryOut, summary_of
 from app.settings import version
-from provenance.catalogues import EXAMPLE_CONSTANTS
+from provenance.catalogues import OUTLINES, outline_named
 from provenance.errors import InvalidAddress, InvalidPrompt
 from provenance.lookup import find, search
 from provenance.models import constants_of
 from provenance.names import Address
 from provenance.trace import Trace
+from provenance.vectors import Vectors
 
 _STEP = Query(description="0 is the prefill; n the n-th decode step", ge=0, le=1_000_000)
 _NPY = "application/octet-stream"
@@ -63,6 +65,9 @@ def explorer_of(request: Request) -> Explorer:
 Here = Annotated[Explorer, Depends(explorer_of)]
 TraceId = Annotated[str, Path(description="the trace's id, or its first 6 digits or more", max_length=64)]
 Name = Annotated[str, Path(description="a site, or any other name of a tensor", max_length=300)]
+Family = Annotated[
+    str, Query(description="a model family's name; the first one that fits where none is named", max_length=40)
+]
 Place = Annotated[str, Path(description="for example h.3.attn.pattern", max_length=300)]
 
 
@@ -80,26 +85,28 @@ async def healthz() -> Health:
     return Health(status="ok", version=version())
 
 
-@router.get("/api/sites", tags=["catalogue"])
-def sites(here: Here) -> list[SiteDetail]:
-    """Every tensor that a trace holds, in order of computation, with its evidence."""
-    catalogue = here.catalogue()
-    return [site_of(catalogue, row, EXAMPLE_CONSTANTS[catalogue.family]) for row in catalogue]
+@router.get("/api/sites", tags=["catalogue"], responses=problems(404))
+def sites(here: Here, family: Family = "") -> list[SiteDetail]:
+    """Every tensor that the models of a family have, in order of computation, with its evidence."""
+    outline = outline_named(family)
+    return [site_of(outline.catalogue, row, outline.example) for row in outline.catalogue]
 
 
 # `path`, since expressions and TensorFlow's names hold slashes; so citations are routed before.
 @router.get("/api/sites/{site:path}", tags=["catalogue"], responses=problems(404, 422))
-def site(here: Here, site: Name) -> SiteDetail:
-    """One tensor: what it is, what it is computed from, and which pinned lines say so."""
-    catalogue = here.catalogue()
-    row, _ = find(catalogue, site)
-    return site_of(catalogue, row, EXAMPLE_CONSTANTS[catalogue.family])
+def site(here: Here, site: Name, family: Family = "") -> SiteDetail:
+    """One tensor: what it is, what it is computed from, and which pinned lines say so, where code is cited."""
+    row, outline = find_in_families(site, family)
+    return site_of(outline.catalogue, row, outline.example)
 
 
-@router.get("/api/search", tags=["catalogue"], responses=problems(422))
-def find_sites(here: Here, q: Annotated[str, Query(max_length=300)] = "") -> SearchOut:
-    """Tensors by name, title, expression, or their names in other code bases."""
-    return SearchOut(query=q, results=[result_of(match) for match in search(here.catalogue(), q)])
+@router.get("/api/search", tags=["catalogue"], responses=problems(404, 422))
+def find_sites(here: Here, q: Annotated[str, Query(max_length=300)] = "", family: Family = "") -> SearchOut:
+    """Tensors by name, title, expression, or their names in other code bases, of all families or of one."""
+    outlines = [outline_named(family)] if family else OUTLINES.values()
+    found = [(match, outline.catalogue.family) for outline in outlines for match in search(outline.catalogue, q)]
+    found.sort(key=lambda each: -each[0].score)
+    return SearchOut(query=q, results=[result_of(match, own) for match, own in found])
 
 
 @router.post(
@@ -110,8 +117,11 @@ def find_sites(here: Here, q: Annotated[str, Query(max_length=300)] = "") -> Sea
 )
 def create(here: Here, wanted: TraceRequest, response: Response) -> TraceOut:
     """Record a prompt. The same input gives the same id and is not run twice."""
-    if (wanted.prompt is None) == (wanted.ids is None):
-        raise InvalidPrompt("Give either a prompt or ids.", hint="`prompt` is a text, `ids` a list of token ids.")
+    if sum(given is not None for given in (wanted.prompt, wanted.ids, wanted.length)) != 1:
+        raise InvalidPrompt(
+            "Give either a prompt, or ids, or a length.",
+            hint="`prompt` is a text, `ids` a list of token ids, `length` a number of seeded vectors.",
+        )
     recipe = here.plan(
         wanted.prompt,
         ids=wanted.ids,
@@ -121,6 +131,7 @@ def create(here: Here, wanted: TraceRequest, response: Response) -> TraceOut:
         seed=wanted.seed,
         temperature=wanted.temperature,
         edits=wanted.edits,
+        vectors=Vectors(wanted.length, wanted.batch, wanted.input_seed),
     )
     job = here.submit(recipe)
     response.headers["Location"] = f"/api/traces/{job.id}"

@@ -26,6 +26,7 @@ from app import (
 from app.cli_shell import (
     NAME,
     AsJson,
+    FamilyName,
     ModelName,
     command_group,
     complain,
@@ -61,6 +62,7 @@ commands.command()(cli_export.export)
 commands.command()(cli_cite.cite)
 commands.command()(cli_doctor.doctor)
 commands.command()(cli_lists.repin)
+commands.command()(cli_lists.sites)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -189,6 +191,7 @@ def show(
     step: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="0 is the prefill, n the n-th decode step.")
     ] = None,
+    family: FamilyName = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a tensor is, and which pinned lines say so.
@@ -196,9 +199,9 @@ def show(
     With --trace: its shape and its values in numbers, as that trace has them.
     """
     from app.cli_text import site_text, summary_text
+    from app.families import find_in_families
     from app.schemas import site_of
     from app.schemas_tensor import summary_of
-    from provenance.catalogues import EXAMPLE_CONSTANTS
     from provenance.lookup import find
     from provenance.models import constants_of
 
@@ -206,11 +209,12 @@ def show(
         if trace is None:
             if layer is not None or step is not None:
                 raise InvalidInput("--layer and --step choose a tensor of a trace.", hint="Add --trace latest.")
-            catalogue = here.catalogue()
-            row, _ = find(catalogue, name)
-            site = site_of(catalogue, row, EXAMPLE_CONSTANTS[catalogue.family])
+            row, outline = find_in_families(name, family or "")
+            site = site_of(outline.catalogue, row, outline.example)
             emit_json(site) if as_json else emit(site_text(site))
             return
+        if family is not None:
+            raise InvalidInput("A trace has its own model family.", hint="Leave --family out.")
         recorded = here.store.open(trace_id(here, trace))
         catalogue = here.catalogue(recorded)
         constants = constants_of(recorded.recipe.model)

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli_shell import emit, emit_json, opened, settings_with, trace_id
+from app.cli_shell import FamilyName, emit, emit_json, opened, settings_with, trace_id
 from provenance.citing import Format
+from provenance.errors import InvalidInput
 
 if TYPE_CHECKING:
     from app.explorer import Explorer
@@ -25,17 +26,28 @@ def cite(
     trace: Annotated[
         str | None, typer.Option(metavar="ID", help="A trace: its id, 6 or more first digits, or 'latest'.")
     ] = None,
+    family: FamilyName = None,
 ) -> None:
     """Cite the pinned lines that say what a tensor is.
 
     With --trace: that trace too, as markdown, bibtex, cff or json.
     """
+    from app.families import find_in_families
     from provenance.lookup import find
 
     with opened(settings_with()) as here:
         recorded = None if trace is None else here.store.open(trace_id(here, trace))
-        catalogue = here.catalogue(recorded)
-        row, _ = find(catalogue, name)
+        if recorded is None:
+            row, outline = find_in_families(name, family or "")
+            catalogue = outline.catalogue
+        else:
+            catalogue = here.catalogue(recorded)
+            row, _ = find(catalogue, name)
+        if recorded is None and not catalogue.context(row.site):
+            raise InvalidInput(
+                f"No code is cited for {row.site}: its equation is what stands behind it.",
+                hint="A trace of it can be cited: --trace ID.",
+            )
         if format is Format.JSON:
             emit_json(_cited(here, catalogue, row, recorded))
         else:

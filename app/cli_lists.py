@@ -1,4 +1,4 @@
-"""Commands about what is here: stored traces, models, and the cited source files."""
+"""Commands about what is here: stored traces, tensors by name, and the cited source files."""
 
 import sys
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli_shell import AsJson, command_group, emit, emit_json, opened, settings_with, trace_id, waiting
+from app.cli_shell import AsJson, FamilyName, command_group, emit, emit_json, opened, settings_with, trace_id, waiting
 
 if TYPE_CHECKING:
     from app.cli_sources import SourceOut
@@ -36,6 +36,17 @@ def delete_trace(
         id = here.store.full_id(trace_id(here, trace))
         here.store.delete(id)
     emit(f"Trace {id} is deleted.")
+
+
+def sites(family: FamilyName = None, as_json: AsJson = False) -> None:
+    """List every tensor of a model family, as it is computed."""
+    from app.cli_text import sites_text
+    from app.schemas import site_of
+    from provenance.catalogues import outline_named
+
+    outline = outline_named(family or "")
+    found = [site_of(outline.catalogue, row, outline.example) for row in outline.catalogue]
+    emit_json(found) if as_json else emit(sites_text(found))
 
 
 @sources.command("status")

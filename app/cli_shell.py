@@ -27,6 +27,19 @@ ModelName = Annotated[
     str | None, typer.Option("--model", metavar="MODEL", help="A name from `models`, or a checkpoint's folder.")
 ]
 
+FamilyName = Annotated[
+    str | None, typer.Option("--family", metavar="NAME", help="A model family; the first that fits if not given.")
+]
+Length = Annotated[
+    int | None, typer.Option("--length", min=1, metavar="T", help="Positions, for a model that reads vectors: 20.")
+]
+Batch = Annotated[
+    int | None, typer.Option("--batch", min=1, metavar="B", help="Batch entries, for a model that reads vectors: 8.")
+]
+InputSeed = Annotated[
+    int | None, typer.Option("--input-seed", min=0, metavar="N", help="What the vectors are drawn from: 0.")
+]
+
 
 def command_group(help: str, *, bare: bool = False) -> typer.Typer:
     """A group of commands; a `bare` one does something without a command too."""

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from app.cli_shell import NAME
+from provenance.catalogues import OUTLINES
 from provenance.prompt import Token
 
 if TYPE_CHECKING:
@@ -77,14 +78,20 @@ def count_of(number: int, thing: str) -> str:
 # --- catalogue ---
 
 
+def sites_text(sites: "Sequence[SiteDetail]") -> str:
+    """All tensors of a family, one a line, in order of computation."""
+    return columns([("site", "shape", "title"), *((out.site, out.shape, out.title) for out in sites)])
+
+
 def site_text(out: "SiteDetail") -> str:
     """A tensor without a trace: what it is, its neighbours, and its evidence."""
     names = ", ".join(dict.fromkeys(alias.replace("{layer}", "N") for alias in out.aliases))
     rows = [
+        ("family", out.family),
         ("site", out.site),
         ("group", " › ".join(out.group)),
         ("shape", out.shape),
-        ("in a decode step", out.shape_in_decode_step),
+        ("in a decode step", out.shape_in_decode_step if OUTLINES[out.family].predicts else ""),
         ("exists in", out.exists_in),
         ("formula", out.formula),
         ("computed from", ", ".join(out.inputs)),
@@ -153,27 +160,40 @@ def summary_text(out: "SummaryOut", site: "SiteDetail") -> str:
     return f"{head}\n\n{table([row for row in rows if row[1]])}\n\n{evidence_text(site)}"
 
 
-def recorded_text(out: "TraceOut", *, stored_before: bool, server: str, folder: str | None, did: str = "") -> str:
+def recorded_text(
+    out: "TraceOut", *, stored_before: bool, server: str, folder: str | None, example: str, did: str = ""
+) -> str:
     """A recording's result, and how to look at it.
 
-    `folder` is a checkpoint that is known here only, `did` what its edits did.
+    `folder` is a checkpoint that is known here only, `example` a tensor to show, `did` what its edits did.
     """
     id = out.id[:_ID_DIGITS]
+    untrained = ", untrained: its values mean nothing" if out.batch is None else ", seeded and untrained"
     rows = [
         ("trace", out.id),
         ("", "stored already, nothing was run" if stored_before else "recorded now"),
-        ("model", f"{out.model}, {out.dtype}{'' if out.trained else ', untrained: its values mean nothing'}"),
-        ("prompt", f"{count_of(len(out.tokens), 'token')}: {_token_list(out.tokens)}"),
-        ("steps", f"the prefill and {count_of(out.steps, 'decode step')}"),
-        ("generated", f"{count_of(len(out.generated), 'token')}: {_token_list(out.generated)}"),
+        ("model", f"{out.model}, {out.dtype}{'' if out.trained else untrained}"),
+        *_input_rows(out),
     ]
     look = [
-        f"  {NAME} show \"norm(x, 'ln_1')\" --trace {id} --layer 0",
+        f"  {NAME} show {example} --trace {id} --layer 0",
         f"  {NAME} serve, then {server}/traces/{out.id}",
     ]
     if folder:
         look.insert(0, f"  export TENSOR_PROVENANCE_MODEL_DIRECTORIES={folder}")
     return "\n".join([table(rows), "", *([did, ""] if did else []), "Look at it:", *look])
+
+
+def _input_rows(out: "TraceOut") -> list[tuple[str, str]]:
+    """What a run read, and what it chose."""
+    if out.batch is not None:
+        drawn = f"drawn from seed {out.input_seed}, batch {out.batch}"
+        return [("vectors", f"{len(out.tokens):,}, {drawn}: {_token_list(out.tokens)}")]
+    return [
+        ("prompt", f"{count_of(len(out.tokens), 'token')}: {_token_list(out.tokens)}"),
+        ("steps", f"the prefill and {count_of(out.steps, 'decode step')}"),
+        ("generated", f"{count_of(len(out.generated), 'token')}: {_token_list(out.generated)}"),
+    ]
 
 
 def traces_text(traces: "Sequence[TraceOut]") -> str:
@@ -185,6 +205,8 @@ def traces_text(traces: "Sequence[TraceOut]") -> str:
         when = (out.created_at or "")[:16].replace("T", " ")
         tokens = f"{len(out.tokens)}+{out.steps}"
         what = _read_by_person(out.tokens) if not out.error else out.error
+        if out.batch is not None:
+            what = f"vectors from seed {out.input_seed}, batch {out.batch}: {what}"
         if out.edits:
             what = f"changed: {what}"
         rows.append((out.id[:_ID_DIGITS], when, out.model or "?", tokens, what))

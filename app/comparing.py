@@ -10,6 +10,7 @@ from threading import Lock
 
 from torch import Tensor
 
+from provenance.catalogue import Catalogue
 from provenance.catalogues import CATALOGUES
 from provenance.compare import Comparison, How, Recorded, compare_files, compare_named, compare_traces
 from provenance.compare_names import Progress
@@ -18,6 +19,7 @@ from provenance.model import Model
 from provenance.models import Models, catalogue_of_model
 from provenance.names import Address
 from provenance.recorder import Replayer, check_address
+from provenance.schemes import Resolved, resolve
 from provenance.storage import Store
 from provenance.tensor_files import read_tensors
 from provenance.trace import Trace
@@ -30,6 +32,8 @@ Uploaded = Callable[[str], Tensors]
 """Gives the tensors of an uploaded file by its id."""
 
 _KEPT = 16
+_SAMPLE = 60
+"""How many names of two files tell of which family they are."""
 
 
 class _Reader:
@@ -94,8 +98,8 @@ class Comparing(ABC):
     def files(self, a: Path, b: Path, relative: float | None = None, how: How | None = None) -> Comparison:
         """Compare two files of named tensors. Raises UnreadableFile."""
         _check_names(how)
-        catalogue = next(iter(CATALOGUES.values()))
-        return compare_files(read_tensors(a), read_tensors(b), catalogue, relative=relative)
+        one, other = read_tensors(a), read_tensors(b)
+        return compare_files(one, other, _fitting([*one, *other]), relative=relative)
 
 
 class Comparisons(Comparing):
@@ -148,6 +152,16 @@ class Comparisons(Comparing):
         if self._uploaded is None:
             raise InvalidInput("No files can be handed in here.")
         return self._uploaded(name.removeprefix(FILE))
+
+
+def _fitting(names: list[str]) -> Catalogue:
+    """The family to which most of the names belong, as far as a sample tells; the first one of several."""
+    sample = names[:: -(-len(names) // _SAMPLE) or 1]
+
+    def known(catalogue: Catalogue) -> int:
+        return sum(isinstance(resolve(catalogue, name), Resolved) for name in sample)
+
+    return max(CATALOGUES.values(), key=known)
 
 
 def _check_names(how: How | None) -> None:

@@ -17,9 +17,9 @@ from app.doctor_disk import check_cache, check_data, check_traces, check_uploads
 from app.findings import Diagnosis, Finding, attention, fine, wrong
 from app.settings import Settings, load_settings
 from provenance.errors import InvalidInput
-from provenance.gpt2.checkpoints import Kind, Source
 from provenance.gpt2.pins import PINS
 from provenance.gpt2.stored import file_sha256
+from provenance.model_sources import Kind, Source
 from provenance.models import Models
 from provenance.places import NAME, PREFIX
 

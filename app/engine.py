@@ -15,6 +15,7 @@ from app.verifications import Verification, Verifications
 from provenance import verification
 from provenance.attribution import Attribution, attribute
 from provenance.catalogue import Kind
+from provenance.catalogues import OUTLINES, Reads
 from provenance.editing import Editor, patches_of
 from provenance.edits import Edit, parse_edit
 from provenance.effect import Effect, effect_of
@@ -24,11 +25,13 @@ from provenance.lens import Lens, Position, logit_lens
 from provenance.model import Model, ModelInfo
 from provenance.models import Models, catalogue_of_model
 from provenance.names import Address, is_layered
+from provenance.prompt import Drawn
 from provenance.recorder import Check, Progress, Replayer, check_address, plan
 from provenance.recording import record_into
 from provenance.sources import Sources
 from provenance.storage import Store
 from provenance.trace import Recipe, Trace
+from provenance.vectors import Vectors
 from provenance.verdict import Report
 
 
@@ -102,6 +105,7 @@ class Engine(Protocol):
         seed: int,
         temperature: float,
         edits: Iterable[str],
+        vectors: Vectors,
     ) -> Recipe:
         """What a recording will be. Raises an InvalidInput with what is wrong, or NotFound."""
 
@@ -175,23 +179,29 @@ class LocalEngine:
         seed: int,
         temperature: float,
         edits: Iterable[str],
+        vectors: Vectors,
     ) -> Recipe:
         limit = self._settings.prompt_limit_bytes
         if steps > self._settings.steps_limit:
             raise InvalidInput(f"{steps} decode steps are more than the {self._settings.steps_limit} allowed here.")
         if text is not None and len(text.encode(errors="surrogatepass")) > limit:
             raise InvalidPrompt(f"The prompt is longer than the {limit} bytes allowed here.")
+        drawn: Drawn | None = None
+        if OUTLINES[self.models.family(model)].reads is Reads.VECTORS:
+            ids, drawn = vectors.drawn(text, ids)
+        else:
+            vectors.check_none()
         prompt = self.models.encode(model, text or "") if ids is None else self.models.decode(model, ids)
         loaded = self.models.get(model, dtype)
         read = self._edits(loaded, steps, edits)
-        return plan(loaded, prompt, steps=steps, temperature=temperature, seed=seed, edits=read)
+        return plan(loaded, prompt, steps=steps, temperature=temperature, seed=seed, edits=read, drawn=drawn)
 
     def plan_edited(self, trace: Trace, text: str) -> Recipe:
         model, recipe = self.models.of(trace.recipe), trace.recipe
         edits = (*recipe.edits, *self._edits(model, recipe.steps, [text]))
         changed = plan(
             model, recipe.prompt, steps=recipe.steps, temperature=recipe.temperature, seed=recipe.seed,
-            threads=recipe.threads, edits=edits,
+            threads=recipe.threads, edits=edits, drawn=recipe.drawn,
         )  # fmt: skip
         patches = patches_of(model.catalogue, changed, self._read)
         editor = Editor.of(model.catalogue, changed, patches)

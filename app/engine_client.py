@@ -27,6 +27,7 @@ from provenance.names import Address
 from provenance.recorder import Check, Progress
 from provenance.storage import Store
 from provenance.trace import Recipe, Trace
+from provenance.vectors import Vectors
 from provenance.verdict import Report
 from provenance.verification import Progress as Proving
 
@@ -76,9 +77,10 @@ class RemoteEngine:
         seed: int,
         temperature: float,
         edits: Iterable[str],
+        vectors: Vectors,
     ) -> Recipe:
         given = None if ids is None else tuple(ids)
-        recipe: Recipe = self._ask("plan", text, given, steps, model, dtype, seed, temperature, tuple(edits))
+        recipe: Recipe = self._ask("plan", text, given, steps, model, dtype, seed, temperature, tuple(edits), vectors)
         return recipe
 
     def plan_edited(self, trace: Trace, text: str) -> Recipe:

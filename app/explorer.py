@@ -17,7 +17,7 @@ from app.settings import Settings
 from app.uploads import Uploads
 from provenance.attribution import Attribution
 from provenance.catalogue import Catalogue
-from provenance.catalogues import CATALOGUES
+from provenance.catalogues import catalogue_named, check_predicts
 from provenance.compare import Comparison, How, Recorded
 from provenance.effect import Effect
 from provenance.errors import InvalidInput
@@ -32,6 +32,7 @@ from provenance.storage import Store
 from provenance.store import TraceStore
 from provenance.summary import Summary, summarize
 from provenance.trace import Recipe, Trace
+from provenance.vectors import Vectors
 
 EXAMPLE = "The quick brown fox jumps over the lazy dog"
 EXAMPLE_STEPS = 3
@@ -82,10 +83,11 @@ class Explorer:
         seed: int = 0,
         temperature: float = 0.0,
         edits: Iterable[str] = (),
+        vectors: Vectors = Vectors(),
     ) -> Recipe:
         """What a recording will be. Raises an InvalidInput with what is wrong, or NotFound."""
         name = model or self.settings.model
-        return self.engine.plan(text, ids, steps, name, dtype, seed, temperature, edits)
+        return self.engine.plan(text, ids, steps, name, dtype, seed, temperature, edits, vectors)
 
     def plan_edited(self, trace: Trace, text: str) -> Recipe:
         """A stored trace with one more edit. Raises as `plan` does, and UnknownModel where its model is gone."""
@@ -116,7 +118,7 @@ class Explorer:
 
     def showcase(self) -> Showcase | None:
         """What is worth seeing first in the default model, where its checkpoint says so."""
-        return read_showcase(self.models.checkpoints.known(self.settings.model).directory)
+        return read_showcase(self.models.known(self.settings.model).directory)
 
     def job(self, id: str) -> Job | None:
         """The recording of that id that has not become a readable trace, if there is one."""
@@ -128,9 +130,9 @@ class Explorer:
 
     # --- reading ---
 
-    def catalogue(self, trace: Trace | None = None) -> Catalogue:
-        """The catalogue of a trace's model, or the first family's."""
-        return catalogue_of_model(trace.recipe.model) if trace else next(iter(CATALOGUES.values()))
+    def catalogue(self, trace: Trace | None = None, family: str = "") -> Catalogue:
+        """The catalogue of a trace's model; without a trace that of a family, or the first one's."""
+        return catalogue_of_model(trace.recipe.model) if trace else catalogue_named(family)
 
     def tensor(self, trace: Trace, address: Address) -> torch.Tensor:
         """One tensor of a trace. Raises UnknownSite, OutOfRange, or UnknownModel where it is gone."""
@@ -181,18 +183,23 @@ class Explorer:
         return self.models.refused + self.sources.missed
 
     def logits(self, trace: Trace, position: Position) -> torch.Tensor:
-        """The recorded logits (V) of one position. Raises UnknownModel where the model is gone."""
+        """The recorded logits (V) of one position. Raises UnknownModel where the model is gone.
+
+        This, and all that rests on logits, raises InvalidInput for a model that does not predict.
+        """
+        check_predicts(trace.recipe.model)
         return self.engine.logits(trace, position)
 
     def distribution(self, trace: Trace, position: Position, top: int) -> Distribution:
         """What the model predicts at a position; the token that really follows is watched."""
-        follows = sequence(trace)[position.number + 1]
-        return distribution(self.logits(trace, position), top, follows.id)
+        logits = self.logits(trace, position)
+        return distribution(logits, top, sequence(trace)[position.number + 1].id)
 
     def attribution(
         self, trace: Trace, position: Position, token: int | None = None, against: int | None = None
     ) -> Attribution:
         """What wrote a logit at a position: that of the most likely token where none is named."""
+        check_predicts(trace.recipe.model)
         return self.engine.attribution(trace, position, token, against)
 
     def recorded(self, trace: Trace) -> Recorded:
@@ -212,6 +219,7 @@ class Explorer:
 
     def lens(self, trace: Trace, positions: tuple[Position, ...], top: int) -> Lens:
         """What the residual stream predicts after every block, at some positions."""
+        check_predicts(trace.recipe.model)
         key = (trace.id, positions, top)
         with self._lock:
             if key in self._lenses:
@@ -228,6 +236,7 @@ class Explorer:
         """What the edits of a trace did. Raises InvalidInput without edits, UnknownTrace without its original."""
         if not trace.recipe.edits:
             raise InvalidInput(f"Trace {trace.id[:12]} has no edits, so there is no effect of them.")
+        check_predicts(trace.recipe.model)
         key = (trace.id, top)
         with self._lock:
             if key in self._effects:

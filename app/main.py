@@ -28,6 +28,7 @@ from app import (
     routes_compare,
     routes_drift,
     routes_edits,
+    routes_lessons,
     routes_map,
     routes_models,
     routes_operation,
@@ -131,6 +132,7 @@ def create_app(settings: Settings | None = None, explorer_of: Callable[[Settings
     app.include_router(routes.router)
     app.include_router(routes_drift.router)
     app.include_router(routes_map.router)
+    app.include_router(routes_lessons.router)
     app.include_router(routes_models.router)
     app.include_router(routes_operation.router)
     app.state.pages = PageCache(settings.page_cache_mib << 20)

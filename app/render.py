@@ -17,6 +17,7 @@ from app.pages.frame import Frame, frame
 from app.pages.numbers import plural
 from app.pages.scope import Link, Scope
 from app.static_files import StaticFiles
+from provenance.catalogues import OUTLINES
 from provenance.errors import ProvenanceError
 from provenance.names import Address
 
@@ -118,7 +119,8 @@ def _scope(request: Request, explorer: Explorer) -> Scope:
     try:
         trace = explorer.store.open(str(id))
     except ProvenanceError:
-        return Scope.of(explorer)
+        family = request.query_params.get("family", "")
+        return Scope.of(explorer, family=family if family in OUTLINES else "")
     try:
         layer = Address.parse(str(address)).layer or 0
         trace.check(layer=layer)

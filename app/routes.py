@@ -7,9 +7,10 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import RedirectResponse
 
 from app.explorer import Explorer
+from app.families import find_in_families
 from app.jobs import State
 from app.pages import find, groups, home, source, tensor
-from app.pages.links import site_url, trace_url
+from app.pages.links import family_query, site_url, trace_url
 from app.pages.view import Asked
 from app.render import render
 from provenance.catalogue import Catalogue, Intermediate
@@ -39,34 +40,37 @@ def show_home(request: Request, here: Here) -> Response:
 
 
 @router.get("/sites")
-def show_sites(request: Request, here: Here) -> Response:
-    """The hierarchy with every tensor."""
-    return render(request, "sites.html", groups.sites_page(here), keep=True)
+def show_sites(request: Request, here: Here, family: str = "") -> Response:
+    """The hierarchy of a model family with every tensor."""
+    return render(request, "sites.html", groups.sites_page(here, family), keep=True)
 
 
 @router.get("/sites/{site}")
-def show_site(request: Request, here: Here, site: str) -> Response:
-    """A tensor without a trace."""
-    row, _ = _locate(here.catalogue(), site)
-    if row.site != site:
-        return RedirectResponse(site_url(row.site), 307)
-    return render(request, "site.html", tensor.site_page(here, row), block="columns", keep=True)
+def show_site(request: Request, here: Here, site: str, family: str = "") -> Response:
+    """A tensor without a trace, of the family that is named, else of the first that has it."""
+    row, outline = find_in_families(site, family, _locate)
+    own = outline.catalogue.family
+    if row.site != site or (not family and family_query(own)):
+        return RedirectResponse(site_url(row.site, own), 307)
+    return render(request, "site.html", tensor.site_page(here, row, own), block="columns", keep=True)
 
 
 @router.get("/groups/{slug:path}")
-def show_group(request: Request, here: Here, slug: str, trace: str = "", layer: str = "", step: str = "") -> Response:
-    """A group of tensors, alone or at a layer and step of a trace."""
+def show_group(
+    request: Request, here: Here, slug: str, trace: str = "", layer: str = "", step: str = "", family: str = ""
+) -> Response:
+    """A group of tensors of a family, or at a layer and step of a trace."""
     opened = here.store.open(trace) if trace else None
     at_layer, at_step = number_of("layer", layer) or 0, number_of("step", step) or 0
-    page = groups.group_page(here, slug, opened, at_layer, at_step)
+    page = groups.group_page(here, slug, opened, at_layer, at_step, family)
     return render(request, "group.html", page, block="columns", keep=True)
 
 
 @router.get("/search")
 def show_search(
-    request: Request, here: Here, q: str = "", trace: str = "", layer: str = "", step: str = ""
+    request: Request, here: Here, q: str = "", trace: str = "", layer: str = "", step: str = "", family: str = ""
 ) -> Response:
-    """Tensors by any of their names."""
+    """Tensors by any of their names, in all families where neither a trace nor one of them is named."""
     opened, at_layer, at_step = None, 0, 0
     try:
         opened = here.store.open(trace) if trace else None
@@ -76,7 +80,7 @@ def show_search(
     except ProvenanceError:
         # A search never fails for a trace that is gone; it leads to the architecture then.
         opened, at_layer, at_step = None, 0, 0
-    page = find.search_page(here, q[:300], opened, at_layer, at_step)
+    page = find.search_page(here, q[:300], opened, at_layer, at_step, family)
     return render(request, "search.html", page, block="results")
 
 

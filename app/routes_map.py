@@ -13,11 +13,19 @@ router = APIRouter(include_in_schema=False)
 @router.get("/map")
 @router.get("/map/{slug:path}")
 def show_map(
-    request: Request, here: Here, slug: str = "", trace: str = "", layer: str = "", step: str = "", site: str = ""
+    request: Request,
+    here: Here,
+    slug: str = "",
+    trace: str = "",
+    layer: str = "",
+    step: str = "",
+    site: str = "",
+    family: str = "",
 ) -> Response:
     """The computation as a drawing: the whole model, or one of its groups."""
     opened = here.store.open(trace) if trace else None
-    page = map_page(here, slug, opened, number_of("layer", layer) or 0, number_of("step", step) or 0, site)
+    at_layer, at_step = number_of("layer", layer) or 0, number_of("step", step) or 0
+    page = map_page(here, slug, opened, at_layer, at_step, site, family)
     return render(request, "map.html", page, block="columns", keep=True)
 
 

@@ -45,7 +45,7 @@ def _reasons(here: Explorer) -> list[str]:
     found = []
     settings = here.settings
     try:
-        if not here.models.checkpoints.known(settings.model).available:
+        if not here.models.known(settings.model).available:
             found.append(f"The weights of the model {settings.model!r} are not here.")
         if not settings.read_only and here.jobs.tally().waiting >= settings.queue_length:
             found.append("The queue of recordings is full.")

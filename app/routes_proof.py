@@ -5,6 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request, Response
 from fastapi.responses import RedirectResponse
 
+from app.explorer import Explorer
+from app.families import find_in_families
 from app.pages import cite, tensor
 from app.pages.links import tensor_url, verdict_url
 from app.pages.proof import proof_state
@@ -57,19 +59,18 @@ def show_proof(request: Request, here: Here, id: str, address: str, said: str = 
 
 
 @router.get("/cite/sites/{site}")
-def cite_site(request: Request, here: Here, site: str, trace: str = "") -> Response:
+def cite_site(request: Request, here: Here, site: str, trace: str = "", family: str = "") -> Response:
     """How to cite all evidence of a tensor."""
-    opened = here.store.open(trace) if trace else None
-    row = here.catalogue(opened).row(site)
-    return render(request, "cite.html", cite.cite_site_page(here, row, None, opened), block="references", keep=True)
+    page = _cited(here, site, None, trace, family)
+    return render(request, "cite.html", page, block="references", keep=True)
 
 
 @router.get("/cite/sites/{site}/{number}")
-def cite_evidence(request: Request, here: Here, site: str, number: int, trace: str = "") -> Response:
+def cite_evidence(
+    request: Request, here: Here, site: str, number: int, trace: str = "", family: str = ""
+) -> Response:
     """How to cite one piece of a tensor's evidence."""
-    opened = here.store.open(trace) if trace else None
-    row = here.catalogue(opened).row(site)
-    page = cite.cite_site_page(here, row, number, opened)
+    page = _cited(here, site, number, trace, family)
     return render(request, "cite.html", page, block="references", keep=True)
 
 
@@ -77,6 +78,15 @@ def cite_evidence(request: Request, here: Here, site: str, number: int, trace: s
 def cite_trace(request: Request, here: Here, id: str) -> Response:
     """How to cite a trace."""
     return render(request, "cite.html", cite.cite_trace_page(here, here.store.open(id)), block="references")
+
+
+def _cited(here: Explorer, site: str, number: int | None, trace: str, family: str) -> cite.CitePage:
+    """How to cite a tensor of a trace, or of the family that is named, else of the first that has it."""
+    if trace:
+        opened = here.store.open(trace)
+        return cite.cite_site_page(here, here.catalogue(opened).row(site), number, opened)
+    row, outline = find_in_families(site, family, lambda catalogue, name: (catalogue.row(name), None))
+    return cite.cite_site_page(here, row, number, None, outline.catalogue.family)
 
 
 def _back(trace: Trace, address: str, head: str) -> str:

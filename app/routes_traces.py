@@ -11,14 +11,17 @@ from fastapi.responses import RedirectResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from app.events import progress_events
+from app.explorer import Explorer
 from app.jobs import State
 from app.pages import home, lens, progress, traces
+from app.pages import record_form as form
 from app.pages import trace as page_of
 from app.pages.links import trace_url
 from app.render import render, wants_fragment
 from app.routes import Here, number_of, unsent
 from provenance.errors import InvalidInput, NotFound, Unavailable, UnknownTrace
 from provenance.lens import position_of
+from provenance.vectors import Vectors
 
 router = APIRouter(include_in_schema=False)
 
@@ -36,22 +39,39 @@ def record(
     dtype: Annotated[str, Form()] = "float32",
     temperature: Annotated[str, Form()] = "0",
     seed: Annotated[str, Form()] = "0",
+    length: Annotated[str, Form()] = "",
+    batch: Annotated[str, Form()] = "",
+    input_seed: Annotated[str, Form()] = "",
 ) -> Response:
-    """Record what the form holds; a form that cannot be run comes back as it was typed."""
-    form = home.RecordForm(prompt, ids, steps, model, dtype, temperature, seed)
+    """Record what a form holds, a prompt or seeded vectors; what cannot be run comes back as it was typed."""
+    if length.strip() or batch.strip() or input_seed.strip() or (not prompt and form.reads_vectors(here, model)):
+        return _record_vectors(request, here, form.VectorsForm(length, batch, input_seed, ids, model, dtype))
+    typed = form.RecordForm(prompt, ids, steps, model, dtype, temperature, seed)
     try:
         recipe = here.plan(
             None if ids.strip() else prompt.replace("\r\n", "\n"),  # browsers end a line in two characters
-            ids=home.ids_of(ids) if ids.strip() else None,
-            steps=home.whole_number(steps, "The number of decode steps"),
+            ids=form.ids_of(ids) if ids.strip() else None,
+            steps=form.whole_number(steps, "The number of decode steps"),
             model=model or None,
             dtype=dtype,
-            seed=home.whole_number(seed, "The seed"),
-            temperature=home.temperature_of(temperature),
+            seed=form.whole_number(seed, "The seed"),
+            temperature=form.temperature_of(temperature),
         )
         job = here.submit(recipe)
     except (InvalidInput, NotFound, Unavailable) as problem:
-        page = home.home_page(here, home.refused(form, problem))
+        page = home.home_page(here, form.refused(typed, problem))
+        return unsent(problem, render(request, "home.html", page))
+    return RedirectResponse(trace_url(job.id), 303)
+
+
+def _record_vectors(request: Request, here: Explorer, typed: form.VectorsForm) -> Response:
+    try:
+        numbers = form.ids_of(typed.ids) if typed.ids.strip() else None
+        length = form.length_of(typed.length) if numbers is None else None
+        vectors = Vectors(length, form.batch_of(typed.batch), form.input_seed_of(typed.input_seed))
+        job = here.submit(here.plan(None, ids=numbers, model=typed.model or None, dtype=typed.dtype, vectors=vectors))
+    except (InvalidInput, NotFound, Unavailable) as problem:
+        page = home.home_page(here, vectors=form.refused_vectors(here, typed, problem))
         return unsent(problem, render(request, "home.html", page))
     return RedirectResponse(trace_url(job.id), 303)
 

@@ -9,26 +9,42 @@ from app.jobs import Job, State
 from provenance.catalogue import Catalogue, Context, Intermediate
 from provenance.edits import MOST_EDITS
 from provenance.lookup import Match
+from provenance.prompt import MOST_BATCH
 from provenance.store import Listed
 from provenance.trace import Recipe, Record, TokenRecord
 from provenance.variants import exists_in
 
+_INPUTS = {"prompt": "string", "ids": "array", "length": "integer"}
 _EITHER: list[JsonValue] = [
-    {"required": ["prompt"], "properties": {"prompt": {"type": "string"}, "ids": {"type": "null"}}},
-    {"required": ["ids"], "properties": {"ids": {"type": "array"}, "prompt": {"type": "null"}}},
+    {
+        "required": [given],
+        "properties": {name: {"type": kind if name == given else "null"} for name, kind in _INPUTS.items()},
+    }
+    for given in _INPUTS
 ]
-"""A recording has a prompt or ids, never both."""
+"""A recording has a prompt, or ids, or a length."""
 
 
 class TraceRequest(BaseModel):
-    """A recording to make: a text, or token ids in its place."""
+    """A recording to make: a text or token ids; for a model that reads no text a number of vectors, or theirs."""
 
     # Strict, so that `"3"` and `true` are no numbers here either, as the schema says.
     model_config = ConfigDict(extra="forbid", strict=True, json_schema_extra={"oneOf": _EITHER})
 
     prompt: str | None = Field(None, description="the text to run", json_schema_extra={"minLength": 1})
     ids: list[int] | None = Field(
-        None, description="token ids, in the place of a text", json_schema_extra={"minItems": 1}
+        None,
+        description="token ids, in the place of a text; for a model that reads vectors the numbers of those",
+        json_schema_extra={"minItems": 1},
+    )
+    length: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="positions, for a model that reads vectors; they are numbered from 0"
+    )
+    batch: Annotated[int, Field(ge=1, le=MOST_BATCH)] | None = Field(
+        None, description="batch entries, for a model that reads vectors; 8 where it is not said"
+    )
+    input_seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
+        None, description="what the vectors are drawn from; 0 where it is not said"
     )
     steps: Annotated[int, Field(ge=0, le=1_000_000)] = 0
     model: Annotated[str, Field(max_length=200)] | None = Field(None, description="default: the server's")
@@ -51,7 +67,7 @@ class TokenOut(BaseModel):
 
 
 class TraceOut(BaseModel):
-    """A trace, or a recording that is to become one."""
+    """A trace, or a recording that is to become one. `batch` and `input_seed` are those of a run on vectors."""
 
     id: str
     state: State
@@ -70,6 +86,8 @@ class TraceOut(BaseModel):
     temperature: float = 0.0
     seed: int = 0
     prompt: str | None = None
+    batch: int | None = None
+    input_seed: int | None = None
     edits: Annotated[list[str], Field(description="changes that are made while it runs, in their order")] = []
     unedited: Annotated[str | None, Field(description="the same run without its edits; null without edits")] = None
     tokens: list[TokenOut] = []
@@ -95,8 +113,9 @@ class EvidenceOut(BaseModel):
 
 
 class SiteOut(BaseModel):
-    """A row of the catalogue."""
+    """A row of the catalogue of a model family."""
 
+    family: str
     site: str
     name: str
     title: str
@@ -124,6 +143,7 @@ class SiteDetail(SiteOut):
 class SearchResult(BaseModel):
     """A row that a search found."""
 
+    family: str
     site: str
     name: str
     title: str
@@ -174,6 +194,8 @@ def _recipe_of(recipe: Recipe, state: State) -> TraceOut:
         temperature=recipe.temperature,
         seed=recipe.seed,
         prompt=recipe.text,
+        batch=recipe.drawn.batch if recipe.drawn else None,
+        input_seed=recipe.drawn.seed if recipe.drawn else None,
         edits=[str(edit) for edit in recipe.edits],
         unedited=recipe.unedited.id if recipe.edits else None,
         tokens=[_token_of(token) for token in recipe.tokens],
@@ -207,6 +229,7 @@ def evidence_of(context: Context) -> EvidenceOut:
 def site_of(catalogue: Catalogue, row: Intermediate, constants: Mapping[str, int]) -> SiteDetail:
     """A row of the catalogue with everything it is tied to."""
     return SiteDetail(
+        family=catalogue.family,
         site=row.site,
         name=row.name,
         title=row.title,
@@ -227,6 +250,7 @@ def site_of(catalogue: Catalogue, row: Intermediate, constants: Mapping[str, int
     )
 
 
-def result_of(match: Match) -> SearchResult:
-    """A row that a search found."""
-    return SearchResult(site=match.row.site, name=match.row.name, title=match.row.title, reason=match.reason)
+def result_of(match: Match, family: str) -> SearchResult:
+    """A row that a search found in a family."""
+    row = match.row
+    return SearchResult(family=family, site=row.site, name=row.name, title=row.title, reason=match.reason)

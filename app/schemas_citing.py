@@ -70,6 +70,8 @@ class TraceCitationOut(BaseModel):
     created_at: str
     tensors_sha256: str
     edits: list[str] = Field(description="changes that were made while it ran, in their order")
+    batch: int | None = Field(description="batch entries of a run on seeded vectors; null where it read tokens")
+    input_seed: int = Field(description="what those vectors are drawn from")
     markdown: str
     bibtex: str
     cff: str

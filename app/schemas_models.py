@@ -5,16 +5,16 @@ from typing import Self
 
 from pydantic import BaseModel, Field
 
-from provenance.gpt2.checkpoints import Inspection, Source
-from provenance.gpt2.keys import KeyReport
 from provenance.gpt2.stored import file_sha256
 from provenance.model import ModelInfo
+from provenance.model_sources import Inspection, KeyReport, Source
 
 
 class ModelOut(BaseModel):
     """A model that can be named, and whether its weights are here."""
 
     name: str
+    family: str
     available: bool
     description: str
     kind: str = Field(description="where its weights come from")
@@ -26,6 +26,7 @@ class ModelOut(BaseModel):
         """A model as the family knows it; `models` are those in memory."""
         return cls(
             name=source.name,
+            family=source.family,
             available=source.available,
             description=source.description,
             kind=source.kind.value,
@@ -97,7 +98,7 @@ class ModelDetail(ModelOut):
             **ModelOut.of(found.source, mine).model_dump(),
             origin=found.origin,
             tokenizer=found.tokenizer,
-            config=found.config.as_json() if found.config else None,
+            config=dict(found.config) if found.config is not None else None,
             parameters=found.parameters,
             sha256=found.sha256 or known,
             files=[

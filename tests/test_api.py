@@ -104,11 +104,11 @@ def test_a_site_carries_its_evidence(api: Api) -> None:
 
 
 def test_a_search_says_why_each_result_is_there(api: Api) -> None:
-    found = api.json("/api/search?q=gelu")
+    found = api.json("/api/search?q=gelu&family=gpt2")
     assert found["query"] == "gelu"
     assert {result["site"] for result in found["results"]} >= {"h.mlp.h"}
     for result in found["results"]:
-        assert set(result) == {"site", "name", "title", "reason"}
+        assert set(result) == {"family", "site", "name", "title", "reason"}
         assert all(result.values())
     assert [r["site"] for r in found["results"]] == [m.row.site for m in search(CATALOGUE, "gelu")]
     assert api.json("/api/search")["results"] == []

@@ -72,8 +72,8 @@ def corrupt(api: Api, request: pytest.FixtureRequest) -> Iterator[str]:
     [
         ({"prompt": ""}, "The prompt is empty."),
         ({"ids": []}, "The prompt is empty."),
-        ({}, "Give either a prompt or ids."),
-        ({"prompt": "a", "ids": [1]}, "Give either a prompt or ids."),
+        ({}, "Give either a prompt, or ids, or a length."),
+        ({"prompt": "a", "ids": [1]}, "Give either a prompt, or ids, or a length."),
         ({"prompt": "a " * 70}, "The prompt has 71 tokens; with 0 decode steps that makes 71, "),
         ({"prompt": "a " * 61, "steps": 5}, "with 5 decode steps that makes 67, and this model's context holds 64."),
         ({"prompt": "a" * 1001}, "The prompt is longer than the 1000 bytes allowed here."),
@@ -121,7 +121,8 @@ def test_a_body_that_is_no_request_is_refused(api: Api, body: bytes, status: int
 
 def test_an_unknown_model_is_refused_with_those_that_are_here(api: Api) -> None:
     problem = api.problem("POST", "/api/traces", 404, json={"prompt": "a", "model": "gpt9"})
-    assert problem["detail"] == "There is no model named 'gpt9' here. Here are: demo, gpt2-untrained, tiny-untrained."
+    here = "demo, gpt2-untrained, tiny-untrained, textbook, textbook-pre-causal"
+    assert problem["detail"] == f"There is no model named 'gpt9' here. Here are: {here}."
 
 
 def test_a_full_queue_asks_to_come_back(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

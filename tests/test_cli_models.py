@@ -36,7 +36,7 @@ def test_the_list_says_where_weights_come_from_and_what_to_do(shell: Shell) -> N
     assert list(known)[:3] == ["demo", "gpt2-untrained", "tiny-untrained"]
     assert known["tiny-untrained"]["kind"] == "made here from a seed"
     assert known["gpt2-large"]["advice"].startswith("Get them: tensor-provenance models fetch gpt2-large (3,247 MB).")
-    assert "gpt2-xl         -     OpenAI's weights" in shell.out("models")
+    assert "gpt2-xl              -     OpenAI's weights" in shell.out("models")
 
 
 def test_a_folder_is_shown_with_its_config_hash_and_keys(shell: Shell, mine: Path) -> None:

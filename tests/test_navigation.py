@@ -160,8 +160,8 @@ def test_a_search_without_results_shows_queries_that_find_something(client: Clie
 def test_every_place_in_the_header_is_there(client: Client) -> None:
     shown = page(client, "/")
     start = next(n for n, e in enumerate(shown.elements) if e.attributes.get("aria-label") == "Site")
-    places = [e.attributes["href"] for e in shown.elements[start:] if e.tag == "a"][:6]
-    assert places == ["/map", "/sites", "/traces", "/compare", "/models", "/sources"]
+    places = [e.attributes["href"] for e in shown.elements[start:] if e.tag == "a"][:7]
+    assert places == ["/map", "/sites", "/lessons", "/traces", "/compare", "/models", "/sources"]
     assert {place: client.get(place).status_code for place in places} == dict.fromkeys(places, 200)
     assert shown.one("button", id="theme").attributes.keys() >= {"hidden"}, "of no use without JavaScript"
     assert "/sources/drift" in page(client, "/sources").source

@@ -123,7 +123,7 @@ def test_a_checker_knows_what_a_trace_gives(tmp_path: Path) -> None:
     assert [line.split(":", 2)[1] for line in said] == ["2", "3", "4", "5"]
     assert "numpy.ndarray" in said[0]
     assert '"provenance.notebook.evidence.Written"' in said[1]
-    assert 'expected "str | Iterable[int]"' in said[2]
+    assert 'expected "str | Iterable[int] | None"' in said[2]
     assert 'no attribute "recrod"' in said[3]
 
 

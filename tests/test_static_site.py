@@ -234,6 +234,12 @@ def test_nothing_of_an_export_needs_a_server(site: Site) -> None:
 
 
 @pytest.mark.slow
+def test_the_lessons_need_the_app_and_are_not_named(site: Site) -> None:
+    for file, page in site.pages.items():
+        assert "Lesson" not in page.text, file
+
+
+@pytest.mark.slow
 def test_no_other_trace_is_named_anywhere(site: Site) -> None:
     others = [listed.id for listed in site.api.explorer.store.list() if listed.id != site.trace.id]
     assert len(others) == 2

@@ -333,7 +333,7 @@ def test_token_ids_that_are_none_come_back_with_the_reason(api: Api, ids: str, s
     shown = tree(answer.text)
     assert says in shown.one("p", id="wrong-ids").text
     assert shown.one("input", id="ids").attributes["value"] == ids
-    assert "open" in shown.one("details", class_="more").attributes
+    assert "open" in shown.one("section", id="record").one("details", class_="more").attributes
 
 
 def test_home_leads_to_the_newest_traces_and_to_all(api: Api, trace: str) -> None:

@@ -14,7 +14,7 @@ from provenance.lens import position_of
 from provenance.trace import Trace
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
-_FIRST = ("trace", "position", "layer", "step", "stage", "head")
+_FIRST = ("trace", "family", "position", "layer", "step", "stage", "batch", "head")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,9 @@ def canonical(trace: Trace, base: str, link: str) -> Target | None:
         query.pop("layer", None)  # it marks one bar only
     elif path.startswith("/cite/sites/"):
         query = {"trace": trace.id}  # an export knows one trace, so all is cited with it
-    elif path.startswith(f"/traces/{trace.id}/") and not path.endswith(".png") and query.get("head") == "0":
-        query.pop("head")  # the first one is shown where none is asked for
+    elif path.startswith(f"/traces/{trace.id}/") and not path.endswith(".png"):
+        for first in [name for name in ("batch", "head") if query.get(name) == "0"]:
+            query.pop(first)  # the first one is shown where none is asked for
     elif path.startswith("/static/"):
         query = {}  # the fingerprint of its content: one export has one content
     elif path.startswith("/map"):

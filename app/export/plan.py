@@ -14,15 +14,19 @@ from app.pages.links import (
     lens_url,
     map_url,
     site_url,
+    sites_url,
     tensor_url,
     trace_url,
     verdict_url,
 )
 from app.pages.source import sources_page
 from app.pages.tokens import position_url
+from app.pages.view import Asked
 from provenance.axes import Counts
 from provenance.catalogue import Group
+from provenance.catalogues import outline_of
 from provenance.errors import InvalidInput
+from provenance.export import shape_of
 from provenance.model import Model
 from provenance.models import constants_of
 from provenance.names import Address
@@ -82,18 +86,23 @@ def _kinds(here: Explorer, trace: Trace) -> Iterator[tuple[str, list[str]]]:
     yield "overview", list(_overview(here, trace))
     yield _CUT, [tensor_url(id, at) for at in tensors]
     yield "groups", list(_seen_from_everywhere(trace, groups))
-    yield "architecture", list(_architecture(here, groups))
+    yield "architecture", list(_architecture(trace))
     yield "citations", list(_citations(here, trace))
     yield "cells of the lens", list(_lens_cells(here, trace))
-    yield "heads", list(_heads(here, trace, tensors))
+    yield "heads", list(_along(here, trace, tensors, Counts.HEAD))
+    yield "batch entries", list(_along(here, trace, tensors, Counts.BATCH))
 
 
 def _overview(here: Explorer, trace: Trace) -> Iterator[str]:
-    yield from ("/", trace_url(trace.id), verdict_url(trace.id), cite_trace_url(trace.id), "/sites", "/sources")
-    for number in range(_positions(trace)):
+    outline = outline_of(trace.recipe.model)
+    all_sites = sites_url(outline.catalogue.family)
+    yield from ("/", trace_url(trace.id), verdict_url(trace.id), cite_trace_url(trace.id), all_sites, "/sources")
+    for number in range(_positions(trace)) if outline.predicts else ():
         yield position_url(trace, number)
         yield lens_url(trace.id, number)
         yield attribution_url(trace.id, number)
+    if not outline.cited:
+        return
     yield from (pin.url for pin in sources_page(here).pins)
     yield "/sources/drift"
     yield from (release.url for release in drift_page(here, "").releases)
@@ -108,17 +117,20 @@ def _seen_from_everywhere(trace: Trace, groups: list[Group]) -> Iterator[str]:
                 yield map_url(group, trace.id, layer, step)
 
 
-def _architecture(here: Explorer, groups: list[Group]) -> Iterator[str]:
+def _architecture(trace: Trace) -> Iterator[str]:
     # Pages without a trace show the family's catalogue, which may have more than this model's.
-    yield map_url(None)
-    for top in here.catalogue().tree:
+    catalogue = outline_of(trace.recipe.model).catalogue
+    yield map_url(None, family=catalogue.family)
+    for top in catalogue.tree:
         for group in top.walk():
-            yield group_url(group)
-            yield map_url(group)
-    yield from (site_url(row.site) for row in here.catalogue())
+            yield group_url(group, family=catalogue.family)
+            yield map_url(group, family=catalogue.family)
+    yield from (site_url(row.site, catalogue.family) for row in catalogue)
 
 
 def _citations(here: Explorer, trace: Trace) -> Iterator[str]:
+    if not outline_of(trace.recipe.model).cited:
+        return
     catalogue = here.catalogue(trace)
     for row in catalogue:
         yield cite_url(row.site, None, trace.id)
@@ -127,19 +139,23 @@ def _citations(here: Explorer, trace: Trace) -> Iterator[str]:
 
 
 def _lens_cells(here: Explorer, trace: Trace) -> Iterator[str]:
+    if not outline_of(trace.recipe.model).predicts:
+        return
     model: Model = here.models.of(trace.recipe)
     for number in range(_positions(trace)):
         for stage in model.residuals:
             yield lens_url(trace.id, number, stage)
 
 
-def _heads(here: Explorer, trace: Trace, tensors: list[Address]) -> Iterator[str]:
-    catalogue, sizes = here.catalogue(trace), constants_of(trace.recipe.model)
+def _along(here: Explorer, trace: Trace, tensors: list[Address], counts: Counts) -> Iterator[str]:
+    """The pages of tensors that have one such axis, at each of its further indices."""
+    catalogue, constants = here.catalogue(trace), constants_of(trace.recipe.model)
     for at in tensors:
         symbols = catalogue.row(at.site).shape
-        heads = [symbol for symbol in symbols if catalogue.axes[symbol].counts is Counts.HEAD]
-        if len(heads) == 1:
-            yield from (tensor_url(trace.id, at, head) for head in range(1, sizes[heads[0]]))
+        found = [place for place, symbol in enumerate(symbols) if catalogue.axes[symbol].counts is counts]
+        if len(found) == 1:
+            size = shape_of(catalogue, constants, trace, at)[found[0]]
+            yield from (Asked(at={counts.value: n}).url(trace.id, at) for n in range(1, size))
 
 
 def _positions(trace: Trace) -> int:

@@ -16,8 +16,8 @@ DEAD_SENTENCES = ("Choose a token to make it the query. ",)
 
 _VALUES = ".npy"
 _SEPARATOR = "·"
-_DROPPED_IDS = ("record", "jobs", "change", "tokens")
-_ONLY_LINKS = ("places", "downloads", "turns", "reel-moves")
+_DROPPED_IDS = ("record", "record-vectors", "jobs", "change", "tokens", "lessons")
+_ONLY_LINKS = ("places", "downloads", "turns", "reel-moves", "families")
 _KEPT_ATTRIBUTES = ("class", "id", "title")
 
 
@@ -124,7 +124,7 @@ def is_dropped(element: Element) -> bool:
             return element.get("type") == "hidden"
         case "details":
             return element.has_class("choose") or element.get("id") in _DROPPED_IDS
-        case "section":
+        case "section" | "li":
             return element.get("id") in _DROPPED_IDS
         case "p":
             return element.has_class("delete")

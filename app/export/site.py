@@ -26,9 +26,9 @@ from app.export.ask import fetch, started
 from app.export.plan import LeftOut, Plan, addresses, plan_of
 from app.export.rewrite import NEEDS_THE_APP, Rewriter
 from app.main import create_app
-from app.pages.numbers import short
 from app.settings import Settings, version
 from provenance.errors import InvalidInput
+from provenance.inputs import said
 from provenance.places import traces_below
 from provenance.recorder import Progress
 from provenance.store import TraceStore
@@ -154,7 +154,7 @@ class _Writer:
 
 def _note(trace: Trace, made_at: datetime) -> str:
     """The sentence at the foot of every page, as HTML."""
-    text = f" “{escape(short(trace.recipe.text, 60))}”" if trace.recipe.text else ""
+    text = f" {escape(said(trace.recipe))}" if trace.recipe.text or trace.recipe.drawn else ""
     return (
         f"This is a static export of the trace{text} <code>{trace.id[:12]}</code>, made on "
         f'<time datetime="{made_at.isoformat(timespec="seconds")}">{made_at:%Y-%m-%d}</time> by Tensor Provenance '

@@ -10,12 +10,13 @@ from app.pages.badge import Badge
 from app.pages.edited import Edited, changed_output, edited_of
 from app.pages.frame import Frame, frame
 from app.pages.links import attribution_url, lens_url, tensor_url, trace_url
-from app.pages.numbers import Number, count, measure, percent, short
+from app.pages.numbers import Number, count, measure, percent
 from app.pages.scope import Link, Scope, step_name
 from app.pages.tokens import position_url, text_before
 from app.pages.what import mathml
 from provenance.attribution import Attribution
 from provenance.errors import UnknownModel, UnsupportedCheckpoint
+from provenance.inputs import said
 from provenance.lens import Candidate, Distribution, Position, positions_around, sequence
 from provenance.names import Address
 from provenance.trace import Trace
@@ -139,7 +140,7 @@ def attribution_page(
     return AttributionPage(
         frame=frame(scope, f"What wrote “{named.text if named else '…'}” at position {at.number}"),
         trace_url=trace_url(trace.id),
-        trace_text=short(trace.recipe.text or "token ids", 60),
+        trace_text=said(trace.recipe),
         untrained=not trace.recipe.model.trained,
         edited=edited_of(explorer, trace),
         changed_output=changed_output(explorer, trace),

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from app.explorer import Explorer
 from app.pages.frame import Frame, frame
-from app.pages.links import cite_trace_url, cite_url, site_url, trace_url
-from app.pages.numbers import short
+from app.pages.links import cite_trace_url, cite_url, trace_url
 from app.pages.scope import Scope
 from provenance.catalogue import Intermediate
 from provenance.cited import code_citation, trace_citation
 from provenance.citing import CodeCitation
 from provenance.citing_trace import TraceCitation
 from provenance.errors import OutOfRange
+from provenance.inputs import said
 from provenance.trace import Trace
 
 
@@ -37,9 +37,13 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class CitePage:
-    """References, each in every format that it has; `url` is this page's own."""
+    """References, each in every format that it has; `url` is this page's own.
+
+    `own` says that there is no cited code: what is said here rests on equations.
+    """
 
     frame: Frame
+    own: bool
     title: str
     back: str
     back_text: str
@@ -47,13 +51,16 @@ class CitePage:
     references: tuple[Reference, ...]
 
 
-def cite_site_page(explorer: Explorer, row: Intermediate, number: int | None, trace: Trace | None) -> CitePage:
+def cite_site_page(
+    explorer: Explorer, row: Intermediate, number: int | None, trace: Trace | None, family: str = ""
+) -> CitePage:
     """A tensor's evidence, or the piece with that number. Raises OutOfRange."""
-    scope = Scope.of(explorer, trace)
+    scope = Scope.of(explorer, trace, family=family)
     context = scope.catalogue.context(row.site)
     if number is not None and not 1 <= number <= len(context):
         raise OutOfRange(
-            f"{row.site} has no evidence {number}.", hint=f"It has {len(context)} pieces, counted from 1."
+            f"{row.site} has no evidence {number}.",
+            hint=f"It has {len(context)} pieces, counted from 1." if context else "No cited code stands behind it.",
         )
     chosen = context if number is None else (context[number - 1],)
     codes = dict.fromkeys(code_citation(explorer.sources, entry.evidence) for entry in chosen)
@@ -63,10 +70,11 @@ def cite_site_page(explorer: Explorer, row: Intermediate, number: int | None, tr
         references.append(_trace(f"{prefix}-trace", trace_citation(trace.record)))
     return CitePage(
         frame=frame(scope, f"Cite {row.title}", site=row.site),
+        own=not scope.outline.cited,
         title=f"Cite {row.title}" if number is None else f"Cite {codes.popitem()[0].title}",
-        back=scope.url(row) if trace else site_url(row.site),
+        back=scope.url(row),
         back_text=row.title,
-        url=cite_url(row.site, number, trace.id if trace else None),
+        url=cite_url(row.site, number, trace.id if trace else None, scope.family),
         references=tuple(references),
     )
 
@@ -76,9 +84,10 @@ def cite_trace_page(explorer: Explorer, trace: Trace) -> CitePage:
     cited = trace_citation(trace.record)
     return CitePage(
         frame=frame(Scope.of(explorer, trace), f"Cite {cited.title}"),
+        own=False,
         title=f"Cite {cited.title}",
         back=trace_url(trace.id),
-        back_text=short(trace.recipe.text or "token ids", 60),
+        back_text=said(trace.recipe),
         url=cite_trace_url(trace.id),
         references=(_trace("cite-trace", cited),),
     )

@@ -12,7 +12,7 @@ from app.pages.compare_rows import Listing, RowView, listing_of, row_view, size_
 from app.pages.compare_sides import Compared, Handed
 from app.pages.frame import Frame, frame
 from app.pages.links import tensor_url, trace_url, with_query
-from app.pages.numbers import count, plural, short
+from app.pages.numbers import count, plural
 from app.pages.scope import Link, Scope
 from app.pages.trace import Fact
 from app.pages.view import Asked
@@ -20,7 +20,8 @@ from provenance.catalogue import Catalogue, Kind
 from provenance.comparison import Comparison, How, Recorded, UnknownName
 from provenance.difference import Difference, Status
 from provenance.errors import OutOfRange
-from provenance.trace import Trace
+from provenance.inputs import said
+from provenance.trace import Recipe, Trace
 
 _MOST_LONELY = 200
 _MOST_UNFIT = 100
@@ -189,13 +190,19 @@ def _side(letter: str, side: Recorded | Handed) -> SideView:
     made = [
         Fact("Model", recipe.model.name),
         Fact("Computed in", recipe.model.dtype),
-        Fact("Tokens", f"{len(recipe.tokens)} in the prompt, {plural(recipe.steps, 'decode step')}"),
+        _length(recipe),
     ]
     if recipe.edits:
         made.append(Fact("Edits", "; ".join(map(str, recipe.edits)), code=True))
     made.append(Fact("Trace", side.trace.id[:12], side.trace.id, code=True))
-    title = f"“{short(recipe.text, 60)}”" if recipe.text else "token ids"
-    return SideView(letter, title, trace_url(side.trace.id), not recipe.model.trained, tuple(made))
+    return SideView(letter, said(recipe), trace_url(side.trace.id), not recipe.model.trained, tuple(made))
+
+
+def _length(recipe: Recipe) -> Fact:
+    if recipe.drawn is not None:
+        entries = plural(recipe.drawn.batch, "batch entry", "batch entries")
+        return Fact("Vectors", f"{len(recipe.tokens)} in each of {entries}")
+    return Fact("Tokens", f"{len(recipe.tokens)} in the prompt, {plural(recipe.steps, 'decode step')}")
 
 
 def _pages(found: Compared, row: Difference) -> tuple[Link, ...]:

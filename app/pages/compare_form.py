@@ -8,6 +8,7 @@ from app.pages.frame import Frame, frame
 from app.pages.numbers import plural, short
 from app.pages.scope import Scope
 from provenance.errors import InvalidInput, NotFound, ProvenanceError
+from provenance.inputs import said
 from provenance.store import Listed
 from provenance.trace import Trace
 
@@ -108,9 +109,11 @@ def trace_text(found: Listed) -> str:
         return found.id[:12]
     recipe = found.record.recipe
     steps = f", {len(recipe.tokens)} + {recipe.steps} tokens" if recipe.steps else f", {len(recipe.tokens)} tokens"
+    if recipe.drawn is not None:
+        steps = ""  # what was read says how many
     edited = ", edited" if recipe.edits else ""
     dtype = "" if recipe.model.dtype == "float32" else f" {recipe.model.dtype}"
-    return f"“{short(recipe.text or 'token ids', 44)}” · {recipe.model.name}{dtype}{steps}{edited} · {found.id[:8]}"
+    return f"{said(recipe, 44)} · {recipe.model.name}{dtype}{steps}{edited} · {found.id[:8]}"
 
 
 def _full(explorer: Explorer, id: str, known: set[str]) -> str:

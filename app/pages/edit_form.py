@@ -9,13 +9,14 @@ from app.pages.compare_form import Choice, trace_text
 from app.pages.edited import Edited, edited_of
 from app.pages.frame import Frame, frame
 from app.pages.links import edit_url, tensor_url, trace_url
-from app.pages.numbers import short
 from app.pages.scope import Scope, step_name
 from app.pages.view import Asked
 from provenance.axes import Counts
 from provenance.catalogue import Intermediate
 from provenance.editing import positions
+from provenance.edits import is_fixed
 from provenance.errors import InvalidInput, ProvenanceError, UnknownModel, UnsupportedCheckpoint
+from provenance.inputs import said
 from provenance.models import constants_of
 from provenance.names import Address
 from provenance.recorder import check_address
@@ -96,7 +97,7 @@ def edit_form(
     """The form for a tensor, at the head that is looked at; None where it cannot be changed here."""
     scope = Scope.of(explorer, trace, address.layer or 0, address.step)
     row = scope.catalogue.row(address.site)
-    if row.discrete:
+    if is_fixed(row):
         return None
     try:
         shape = tuple(explorer.tensor(trace, address).shape)
@@ -130,7 +131,7 @@ def edit_page(explorer: Explorer, trace: Trace, address: Address, form: EditForm
         address=str(address),
         tensor_url=tensor_url(trace.id, address),
         trace_url=trace_url(trace.id),
-        trace_text=short(trace.recipe.text or "token ids", 60),
+        trace_text=said(trace.recipe),
         edited=edited_of(explorer, trace, address),
         edit=form,
     )
@@ -145,6 +146,7 @@ def edit_text(explorer: Explorer, trace: Trace, address: Address, typed: Typed) 
     scope = Scope.of(explorer, trace, address.layer or 0, address.step)
     names = [name for name, _ in _axes(scope, trace, row, address.step, shape)]
     total = len(trace.recipe.tokens) + trace.last_step
+    batch = trace.recipe.drawn.batch if trace.recipe.drawn else 1
     picks = []
     for number, (name, text) in enumerate(zip(names, typed.picks, strict=False)):
         if not text.strip():
@@ -153,7 +155,7 @@ def edit_text(explorer: Explorer, trace: Trace, address: Address, typed: Typed) 
             if not _TYPED.fullmatch(text):
                 raise InvalidInput(f"{text[:40]!r} is no index.", hint="An index is 3, a range 0:9 (end left out).")
             read = parse_picks(catalogue, row, f"{name}={text}")
-            check_picks(catalogue, row, read, constants_of(trace.recipe.model), total)
+            check_picks(catalogue, row, read, constants_of(trace.recipe.model), total, batch)
         except ProvenanceError as problem:
             raise Refused(f"pick-{number}", problem) from None
         picks.append(str(read[0]))

@@ -9,6 +9,7 @@ from app.pages.numbers import plural
 from app.pages.scope import Scope
 from app.pages.what import AxisChip, axis_chips
 from provenance.catalogue import Catalogue
+from provenance.catalogues import OUTLINES
 from provenance.errors import ProvenanceError
 from provenance.lookup import Match, find, near, search
 from provenance.names import Address, is_layered
@@ -19,7 +20,10 @@ _MOST = 40
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A tensor that was found, and why; `place` is its layer where the query names one."""
+    """A tensor that was found, and why; `place` is its layer where the query names one.
+
+    `family` is its model family's title where the search looks through several.
+    """
 
     url: str
     name: str
@@ -28,6 +32,7 @@ class Found:
     axes: tuple[AxisChip, ...]
     reason: str
     place: str
+    family: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +61,29 @@ class SearchPage:
 
 
 def search_page(
-    explorer: Explorer, query: str, trace: Trace | None = None, layer: int = 0, step: int = 0
+    explorer: Explorer, query: str, trace: Trace | None = None, layer: int = 0, step: int = 0, family: str = ""
 ) -> SearchPage:
-    """The results of a query, linked into a trace where one is given."""
-    scope = Scope.of(explorer, trace, layer, step)
-    named = _named(scope, query)
-    results = tuple(_found(scope, match, named) for match in search(scope.catalogue, query))
-    close = () if results or not query.strip() else near(scope.catalogue, query)
+    """The results of a query, linked into a trace where one is given.
+
+    Without a trace all families are looked through, unless one is named. Raises UnknownFamily.
+    """
+    here = Scope.of(explorer, trace, layer, step, family)
+    scopes = [here] if trace or family else [Scope.of(explorer, family=name) for name in OUTLINES]
+    matches = [(scope, match) for scope in scopes for match in search(scope.catalogue, query)]
+    matches.sort(key=lambda each: -each[1].score)
+    results = tuple(_found(scope, match, _named(scope, query), len(scopes)) for scope, match in matches[:_MOST])
+    close: list[Found] = []
+    if not results and query.strip():
+        nearby = [(scope, match) for scope in scopes for match in near(scope.catalogue, query)]
+        close = [_found(scope, match, None, len(scopes)) for scope, match in nearby]
     return SearchPage(
-        frame=frame(scope, f"Search: {query}" if query else "Search", query=query),
+        frame=frame(here, f"Search: {query}" if query else "Search", query=query),
         query=query,
-        says=_says(len(results), len(close)) if query.strip() else "",
-        results=results[:_MOST],
-        more=max(0, len(results) - _MOST),
-        near=tuple(_found(scope, match, None) for match in close),
-        examples=() if results else _examples(scope.catalogue),
+        says=_says(len(matches), len(close)) if query.strip() else "",
+        results=results,
+        more=max(0, len(matches) - _MOST),
+        near=tuple(close),
+        examples=() if results else _examples(here.catalogue),
     )
 
 
@@ -99,7 +112,7 @@ def _within(scope: Scope, address: Address | None) -> Address | None:
     return address if scope.catalogue.row(address.site).steps.cover(address.step) else None
 
 
-def _found(scope: Scope, match: Match, named: Address | None) -> Found:
+def _found(scope: Scope, match: Match, named: Address | None, families: int) -> Found:
     row = match.row
     at = None
     if match.layer is not None and is_layered(row.site):
@@ -116,6 +129,7 @@ def _found(scope: Scope, match: Match, named: Address | None) -> Found:
         axes=axis_chips(scope, row, decode=scope.step > 0),
         reason=match.reason,
         place=f"layer {at.layer}" if at and at.layer not in (None, scope.layer) else "",
+        family=scope.outline.title if families > 1 else "",
     )
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.pages.links import map_url, trace_url
+from app.pages.links import sites_url, trace_url
 from app.pages.scope import Scope
 from provenance.catalogue import Group
 from provenance.names import is_layered
@@ -44,13 +44,15 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands around a page. `query` is what the search box holds."""
+    """What stands around a page. `family` is the title of the model family, `query` what the search box holds."""
 
     title: str
     tree: tuple[Branch, ...]
     here: Here | None
     query: str
+    family: str
     map_url: str
+    sites_url: str
 
 
 def frame(scope: Scope, title: str, *, site: str = "", group: str = "", query: str = "") -> Frame:
@@ -60,8 +62,7 @@ def frame(scope: Scope, title: str, *, site: str = "", group: str = "", query: s
         id = scope.trace.id
         here = Here(id, trace_url(id), scope.layer, scope.step, bool(scope.trace.recipe.edits))
     tree = tuple(_branch(scope, top, site, group) for top in scope.catalogue.tree)
-    whole = map_url(None, here.id if here else None, scope.layer, scope.step)
-    return Frame(title, tree, here, query, whole)
+    return Frame(title, tree, here, query, scope.outline.title, scope.map_url(), sites_url(scope.family))
 
 
 def layered_title(scope: Scope, group: Group) -> str:

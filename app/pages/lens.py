@@ -7,11 +7,12 @@ from app.pages.badge import Badge
 from app.pages.edited import Edited, changed_output, edited_of
 from app.pages.frame import Frame, frame
 from app.pages.links import attribution_url, lens_url, tensor_url, trace_url, with_query
-from app.pages.numbers import Number, count, measure, percent, short
+from app.pages.numbers import Number, count, measure, percent
 from app.pages.predictions import CandidateView, views_of
 from app.pages.scope import Link, Scope
 from app.pages.tokens import position_url
 from provenance.errors import OutOfRange, UnknownModel, UnsupportedCheckpoint
+from provenance.inputs import said
 from provenance.lens import Distribution, Lens, Position, Stage, positions_around, sequence
 from provenance.names import Address
 from provenance.trace import Trace
@@ -126,12 +127,11 @@ def lens_page(explorer: Explorer, trace: Trace, at: Position, stage: str) -> Len
         stage = stage or found.stages[-1].place
     table = None if isinstance(found, NoLens) else _table(explorer, trace, found, at, stage)
     scope = Scope.of(explorer, trace, 0, at.step)
-    text = short(trace.recipe.text or "token ids", 60)
     total = len(trace.recipe.tokens) + trace.last_step
     return LensPage(
-        frame=frame(scope, f"Logit lens of “{short(text, 40)}”, position {at.number}"),
+        frame=frame(scope, f"Logit lens of {said(trace.recipe, 40)}, position {at.number}"),
         trace_url=trace_url(trace.id),
-        trace_text=text,
+        trace_text=said(trace.recipe),
         position=at.number,
         position_url=position_url(trace, at.number),
         untrained=not trace.recipe.model.trained,

@@ -3,6 +3,7 @@
 from urllib.parse import quote, urlencode
 
 from provenance.catalogue import Group
+from provenance.catalogues import OUTLINES
 from provenance.citation import Pin
 from provenance.names import Address
 
@@ -13,9 +14,19 @@ def with_query(path: str, **query: str | int | None) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def site_url(site: str) -> str:
-    """The page of a tensor without a trace."""
-    return f"/sites/{quote(site)}"
+def family_query(family: str | None) -> str | None:
+    """What `family` is in the address of a page without a trace: nothing for the first family."""
+    return None if family == next(iter(OUTLINES)) else family
+
+
+def sites_url(family: str | None = None) -> str:
+    """All tensors of a family."""
+    return with_query("/sites", family=family_query(family))
+
+
+def site_url(site: str, family: str | None = None) -> str:
+    """The page of a family's tensor without a trace."""
+    return with_query(f"/sites/{quote(site)}", family=family_query(family))
 
 
 def trace_url(id: str) -> str:
@@ -55,18 +66,29 @@ def values_url(id: str, address: Address, ending: str = "") -> str:
     return with_query(f"/api{trace_url(id)}/tensors/{quote(address.place)}{ending}", step=address.step or None)
 
 
-def group_url(group: Group, trace: str | None = None, layer: int = 0, step: int = 0) -> str:
-    """The page of a group, seen from a layer and step of a trace where one is given."""
+def group_url(
+    group: Group, trace: str | None = None, layer: int = 0, step: int = 0, family: str | None = None
+) -> str:
+    """The page of a group, seen from a layer and step of a trace where one is given, else of a family."""
     path = f"/groups/{quote(group.slug)}"
-    return with_query(path, trace=trace, layer=layer or None, step=step or None) if trace else path
+    if trace:
+        return with_query(path, trace=trace, layer=layer or None, step=step or None)
+    return with_query(path, family=family_query(family))
 
 
 def map_url(
-    group: Group | None, trace: str | None = None, layer: int = 0, step: int = 0, site: str | None = None
+    group: Group | None,
+    trace: str | None = None,
+    layer: int = 0,
+    step: int = 0,
+    site: str | None = None,
+    family: str | None = None,
 ) -> str:
-    """The map of a group, or of the whole model; a site is the node to light."""
+    """The map of a group, or of the whole model, in a trace or else of a family; a site is the node to light."""
     path = f"/map/{quote(group.slug)}" if group else "/map"
-    at = {"trace": trace, "layer": layer or None, "step": step or None} if trace else {}
+    at: dict[str, str | int | None] = {"family": family_query(family)}
+    if trace:
+        at = {"trace": trace, "layer": layer or None, "step": step or None}
     return with_query(path, **at, site=site)
 
 
@@ -90,12 +112,18 @@ def verdict_url(id: str) -> str:
     return f"{trace_url(id)}/verdict"
 
 
-def cite_url(site: str, number: int | None = None, trace: str | None = None) -> str:
+def cite_url(site: str, number: int | None = None, trace: str | None = None, family: str | None = None) -> str:
     """How to cite a tensor's evidence: one piece of it by its number, or all."""
     path = f"/cite/sites/{quote(site)}" + (f"/{number}" if number else "")
-    return with_query(path, trace=trace)
+    return with_query(path, trace=trace, family=None if trace else family_query(family))
 
 
 def cite_trace_url(id: str) -> str:
     """How to cite a trace."""
     return f"/cite{trace_url(id)}"
+
+
+def lesson_url(slug: str = "", query: str = "") -> str:
+    """A chapter of the lessons with its options as a query string; without a slug, the list of chapters."""
+    path = f"/lessons/{quote(slug)}" if slug else "/lessons"
+    return f"{path}?{query}" if query else path

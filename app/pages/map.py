@@ -192,7 +192,8 @@ class _Drawn:
         if item.group is not None:
             layer = address.layer if address and address.layer is not None else self.scope.layer
             step = address.step if address else 0
-            return Link(map_url(item.group, trace.id if trace else None, layer, step), "", item.group.path[-1], place)
+            url = map_url(item.group, trace.id if trace else None, layer, step, family=self.scope.family)
+            return Link(url, "", item.group.path[-1], place)
         url = tensor_url(trace.id, address) if trace and address else self.scope.url(row)
         return Link(url, row.name, row.title, place)
 
@@ -206,7 +207,8 @@ class _Drawn:
             if item.repeated and self.scope.trace and not item.frame:
                 place = f"× {self.scope.trace.layers} layers"
             elif item.repeated and not item.frame:
-                place = f"× {self.scope.constants.get('L', 1)} layers"
+                layers = self.scope.constants.get("L")
+                place = f"× {layers} layers" if layers else "in every layer"
         mark = _HERE if item.key == self.lit else _FEEDS if item.key in self.feeds else ""
         mark = mark or (_READS if item.key in self.reads else "")
         strip = self.strips[item.key]
@@ -290,8 +292,6 @@ class _Drawn:
         return LineView(url, f"{title} → {self.links[flow.target].title}", kind, path)
 
     def _frame(self, frame: Frame) -> FrameView:
-        group = self.scope.catalogue.group(frame.slug)
-        trace = self.scope.trace
-        url = map_url(group, trace.id if trace else None, self.scope.layer, self.scope.step)
+        url = self.scope.map_url(self.scope.catalogue.group(frame.slug))
         plate = 16 + sum(9.5 if letter.isupper() else 6.2 for letter in frame.title)
         return FrameView(url, frame.title, frame.x, frame.y, frame.width, frame.height, round(plate, 1))

@@ -6,8 +6,10 @@ from urllib.parse import quote
 from app.explorer import Explorer
 from app.pages.badge import Badge
 from app.pages.frame import Frame, frame
+from app.pages.links import sites_url
 from app.pages.scope import Scope
 from app.schemas_models import KeysOut, ModelDetail, ModelOut, RenamedKey
+from provenance.catalogues import OUTLINES
 
 _MOST_KEYS = 40
 
@@ -25,12 +27,23 @@ class ModelRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FamilyRows:
+    """The models of a family: what they are run on, and where all their tensors are listed."""
+
+    id: str
+    title: str
+    url: str
+    reads: str
+    models: tuple[ModelRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelsPage:
-    """Every model that can be named; `default` is the one that is used where none is."""
+    """Every model that can be named, by family; `default` is the one that is used where none is."""
 
     frame: Frame
     default: str
-    models: tuple[ModelRow, ...]
+    families: tuple[FamilyRows, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +59,15 @@ class KeyList:
 
 @dataclass(frozen=True, slots=True)
 class ModelPage:
-    """One model. `keys` is empty where no checkpoint was read; `problem` says why it cannot be loaded."""
+    """One model. `keys` is empty where no checkpoint was read; `problem` says why it cannot be loaded.
+
+    `family` is the title of its family, `reads` what it is run on.
+    """
 
     frame: Frame
+    family: str
+    family_url: str
+    reads: str
     model: ModelDetail
     badge: Badge
     keys: tuple[KeyList, ...]
@@ -69,18 +88,28 @@ def model_url(name: str) -> str:
 def models_page(explorer: Explorer) -> ModelsPage:
     """The list of models."""
     loaded = explorer.engine.loaded()
-    rows = []
+    rows: dict[str, list[ModelRow]] = {family: [] for family in OUTLINES}
     for source in explorer.models.sources():
         out = ModelOut.of(source, loaded)
-        rows.append(ModelRow(out.name, model_url(out.name), out.description, out.kind, _badge(out), out.advice))
-    return ModelsPage(frame(Scope.of(explorer), "Models"), explorer.settings.model, tuple(rows))
+        row = ModelRow(out.name, model_url(out.name), out.description, out.kind, _badge(out), out.advice)
+        rows[source.family].append(row)
+    families = tuple(
+        FamilyRows(f"family-{family}", outline.title, sites_url(family), outline.reads.value, tuple(rows[family]))
+        for family, outline in OUTLINES.items()
+    )
+    return ModelsPage(frame(Scope.of(explorer), "Models"), explorer.settings.model, families)
 
 
 def model_page(explorer: Explorer, name: str) -> ModelPage:
     """One model, with what became of its checkpoint's keys. Raises UnknownModel."""
-    model = ModelDetail.inspected(explorer.models.inspect(name), explorer.engine.loaded())
+    found = explorer.models.inspect(name)
+    model = ModelDetail.inspected(found, explorer.engine.loaded())
+    scope = Scope.of(explorer, family=found.source.family)
     return ModelPage(
-        frame=frame(Scope.of(explorer), f"Model {model.name}"),
+        frame=frame(scope, f"Model {model.name}"),
+        family=scope.outline.title,
+        family_url=sites_url(scope.family),
+        reads=scope.outline.reads.value,
         model=model,
         badge=_badge(model, model.problem if model.available else ""),
         keys=_lists(model.keys) if model.keys else (),

@@ -3,6 +3,10 @@
 import math
 from dataclasses import dataclass
 
+from provenance.inputs import short
+
+__all__ = ["Number", "count", "measure", "percent", "plural", "rounded", "short"]
+
 
 @dataclass(frozen=True, slots=True)
 class Number:
@@ -48,9 +52,3 @@ def percent(probability: float | None, digits: int = 3) -> Number:
 def plural(number: int, thing: str, things: str = "") -> str:
     """`1 token`, `2 tokens`."""
     return f"{number} {thing if number == 1 else things or thing + 's'}"
-
-
-def short(text: str, length: int = 90) -> str:
-    """The beginning of a text on one line, with an ellipsis where it is cut."""
-    line = " ".join(text.split())
-    return line if len(line) <= length else line[: length - 1].rstrip() + "…"

@@ -6,8 +6,10 @@ from app.explorer import Explorer
 from app.jobs import CANCELLED, Job, State
 from app.pages.frame import Frame, frame
 from app.pages.links import trace_url
-from app.pages.numbers import Number, count
+from app.pages.numbers import count, plural
 from app.pages.scope import Scope, step_name
+from provenance.inputs import unquoted
+from provenance.trace import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +28,18 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """What the form needs to record the same once more."""
-
-    prompt: str
-    ids: str
-    steps: int
-    model: str
-    dtype: str
-    temperature: str
-    seed: int
-
-
-@dataclass(frozen=True, slots=True)
 class ProgressPage:
-    """A recording that waits, runs or has failed. `original_url` is the run without its edits, if it is stored."""
+    """A recording that waits, runs or has failed. `original_url` is the run without its edits, if it is stored.
+
+    `again` has what the form needs to record the same once more, by the names of its fields.
+    """
 
     frame: Frame
     text: str
     model: str
-    tokens: Number
-    steps: int
+    tokens: str
     progress: Progress
-    again: Again
+    again: tuple[tuple[str, str], ...]
     edits: tuple[str, ...]
     original_url: str
 
@@ -60,24 +51,35 @@ def progress_page(explorer: Explorer, job: Job) -> ProgressPage:
     title = "Recording" if progress.waiting else "Recording cancelled" if progress.cancelled else "Recording failed"
     return ProgressPage(
         frame=frame(Scope.of(explorer), title),
-        text=recipe.text or "",
+        text=recipe.text or unquoted(recipe),
         model=recipe.model.name,
-        tokens=count(len(recipe.tokens)),
-        steps=recipe.steps,
+        tokens=_length(recipe),
         progress=progress,
         edits=tuple(map(str, recipe.edits)),
         original_url=trace_url(recipe.unedited.id) if recipe.edits and recipe.unedited.id in explorer.store else "",
-        again=Again(
-            prompt=recipe.text or "",
-            # A text is tokenized to the same ids again; ids without a text are given as they are.
-            ids="" if recipe.text else " ".join(str(token.id) for token in recipe.tokens),
-            steps=recipe.steps,
-            model=recipe.model.name,
-            dtype=recipe.model.dtype,
-            temperature=repr(recipe.temperature),
-            seed=recipe.seed,
-        ),
+        again=tuple(_again(recipe).items()),
     )
+
+
+def _length(recipe: Recipe) -> str:
+    if recipe.drawn is not None:
+        return plural(recipe.drawn.batch, "batch entry", "batch entries")
+    return f"{count(len(recipe.tokens)).text} tokens, {plural(recipe.steps, 'decode step')}"
+
+
+def _again(recipe: Recipe) -> dict[str, str]:
+    ids = " ".join(str(token.id) for token in recipe.tokens)
+    shared = {"model": recipe.model.name, "dtype": recipe.model.dtype}
+    if recipe.drawn is not None:
+        return shared | {"ids": ids, "batch": str(recipe.drawn.batch), "input_seed": str(recipe.drawn.seed)}
+    return shared | {
+        "prompt": recipe.text or "",
+        # A text is tokenized to the same ids again; ids without a text are given as they are.
+        "ids": "" if recipe.text else ids,
+        "steps": str(recipe.steps),
+        "temperature": repr(recipe.temperature),
+        "seed": str(recipe.seed),
+    }
 
 
 def progress_of(job: Job) -> Progress:

@@ -12,9 +12,13 @@ from app.pages.links import cite_trace_url, proof_url, trace_url, verdict_url, w
 from app.pages.numbers import Number
 from app.pages.scope import Scope
 from provenance.catalogue import Catalogue, Kind
+from provenance.catalogues import outline_of
 from provenance.names import Address
 from provenance.trace import Trace
 from provenance.verdict import Parity, Report
+
+_RUNS = "Runs the cited files themselves, line by line, on this trace’s tokens and weights."
+_COMPUTES = "Computes every tensor again in NumPy by its equation, from this trace’s vectors and weights."
 
 EQUATION = "equation"
 """The source by which a report calls the recomputation in NumPy."""
@@ -40,7 +44,7 @@ class Waiting:
     """A verification under way or failed, or none (an empty state).
 
     `url` is where its page asks again, into `target`; `address` and `head` say where the button
-    leads back to.
+    leads back to; `says` is what verifying does.
     """
 
     state: str
@@ -51,6 +55,7 @@ class Waiting:
     verify_url: str
     address: str
     head: int | None
+    says: str
 
     @property
     def runs(self) -> bool:
@@ -128,6 +133,7 @@ def waiting_of(explorer: Explorer, trace: Trace, address: Address | None = None,
         verify_url=f"{trace_url(trace.id)}/verify",
         address=str(address) if address else "",
         head=head,
+        says=_RUNS if outline_of(trace.recipe.model).cited else _COMPUTES,
     )
 
 
@@ -257,7 +263,8 @@ def _executed(views: Sequence[EvidenceView]) -> Badge:
 def _equal(figures: Sequence[Figure]) -> Badge:
     compared = [figure for figure in figures if figure.number]
     if not compared:
-        return Badge("plain", "○", "equal", "Not compared for this trace yet.")
+        says = figures[0].badge.explanation if figures else "Not compared for this trace yet."
+        return Badge("plain", "○", "equal", says)
     worst = max(compared, key=lambda figure: float(figure.number.exact) if figure.number else 0.0)
     wrong = [figure for figure in compared if figure.badge.kind != "proven"]
     names = " and ".join(figure.name for figure in compared)

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from app.explorer import Explorer
-from app.pages.links import group_url, site_url, tensor_url
+from app.pages.links import group_url, map_url, site_url, tensor_url
 from provenance.catalogue import Catalogue, Group, Intermediate
-from provenance.catalogues import EXAMPLE_CONSTANTS
+from provenance.catalogues import Outline, outline_named, outline_of
 from provenance.models import constants_of
 from provenance.names import Address, is_layered
 from provenance.trace import Trace
@@ -35,20 +35,33 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A catalogue with the sizes of its axes, and where in a trace the reader stands."""
+    """A catalogue with the sizes of its axes, and where in a trace the reader stands.
+
+    `outline` is the model family: that of the trace, else the one that is asked for.
+    """
 
     catalogue: Catalogue
+    outline: Outline = field(hash=False)
     constants: Mapping[str, int] = field(hash=False)
     trace: Trace | None = None
     layer: int = 0
     step: int = 0
 
     @classmethod
-    def of(cls, explorer: Explorer, trace: Trace | None = None, layer: int = 0, step: int = 0) -> "Scope":
-        """The scope of a trace, or of the first family's best known model."""
-        catalogue = explorer.catalogue(trace)
-        constants = constants_of(trace.recipe.model) if trace else EXAMPLE_CONSTANTS[catalogue.family]
-        return cls(catalogue, constants, trace, layer, step)
+    def of(
+        cls, explorer: Explorer, trace: Trace | None = None, layer: int = 0, step: int = 0, family: str = ""
+    ) -> "Scope":
+        """The scope of a trace, or without one of a family's best known model. Raises UnknownFamily."""
+        if trace is None:
+            outline = outline_named(family)
+            return cls(outline.catalogue, outline, outline.example, None, layer, step)
+        model = trace.recipe.model
+        return cls(explorer.catalogue(trace), outline_of(model), constants_of(model), trace, layer, step)
+
+    @property
+    def family(self) -> str:
+        """The family's name."""
+        return self.catalogue.family
 
     def steps(self, row: Intermediate) -> tuple[int, ...]:
         """The trace's steps in which a row exists."""
@@ -66,11 +79,15 @@ class Scope:
     def url(self, row: Intermediate) -> str:
         """The page of a row, with values where the trace has them."""
         address = self.address(row)
-        return tensor_url(self.trace.id, address) if self.trace and address else site_url(row.site)
+        return tensor_url(self.trace.id, address) if self.trace and address else site_url(row.site, self.family)
 
     def group_url(self, group: Group) -> str:
         """The page of a group, seen from here."""
-        return group_url(group, self.trace.id if self.trace else None, self.layer, self.step)
+        return group_url(group, self.trace.id if self.trace else None, self.layer, self.step, self.family)
+
+    def map_url(self, group: Group | None = None, site: str | None = None) -> str:
+        """The map of a group, or of the whole model, seen from here."""
+        return map_url(group, self.trace.id if self.trace else None, self.layer, self.step, site, self.family)
 
     def link(self, row: Intermediate) -> Link:
         """A link to a row's page."""
@@ -96,4 +113,6 @@ def step_says(trace: Trace, step: int) -> str:
     tokens = trace.tokens_of(step)
     if step:
         return f"decode step {step}: the token “{tokens[0].text}”"
+    if trace.recipe.drawn:
+        return f"prefill: {len(tokens)} vectors" if len(tokens) > 1 else "prefill: one vector"
     return f"prefill: the prompt's {len(tokens)} tokens" if len(tokens) > 1 else "prefill: the prompt's token"

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from app.pages.links import trace_url, with_query
 from app.pages.scope import step_name
+from provenance.catalogues import outline_of
 from provenance.lens import Position, position_of, sequence
 from provenance.prompt import Token
 from provenance.trace import Trace
@@ -29,7 +30,8 @@ class TokenView:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The tokens of a trace around a position. `query` of a token that was not run is empty.
+    """The tokens of a trace around a position. `query` of a token that was not run is empty, and of all where
+    the model predicts nothing.
 
     `before` and `after` count the tokens left out at both ends, and lead there; `table` has fewer
     rows still, and `table_left_out` counts those.
@@ -95,10 +97,13 @@ def hexadecimal(token: Token) -> str:
 
 
 def _view(trace: Trace, number: int, token: Token, current: bool) -> TokenView:
+    predicts = outline_of(trace.recipe.model).predicts
     prompt = len(trace.recipe.tokens)
     run = number < prompt + trace.last_step
     chosen = number >= prompt
     origin = "prompt" if not chosen else f"chosen at the end of {_named(trace, number - 1)}"
+    if trace.recipe.drawn is not None:
+        origin = f"seed {trace.recipe.drawn.seed}"
     return TokenView(
         position=number,
         text=token.text,
@@ -107,8 +112,8 @@ def _view(trace: Trace, number: int, token: Token, current: bool) -> TokenView:
         origin=origin if run else f"{origin}, not run",
         chosen=chosen,
         says=f"position {number} · id {token.id} · bytes {hexadecimal(token)} · {origin}",
-        query=f"?position={number}" if run else "",
-        current=current,
+        query=f"?position={number}" if run and predicts else "",
+        current=current and predicts,
     )
 
 

@@ -9,7 +9,9 @@ from app.pages.links import trace_url, with_query
 from app.pages.numbers import Number, count, short
 from app.pages.progress import Progress, progress_of
 from app.pages.scope import Link, Scope
+from provenance.catalogues import outline_of
 from provenance.edits import Edit
+from provenance.inputs import unquoted
 from provenance.store import Listed
 
 _ON_A_PAGE = 50
@@ -29,6 +31,7 @@ class TraceRow:
     edits: str
     tokens: int
     steps: int
+    predicts: bool
     created_at: str
     megabytes: Number
     problem: str
@@ -112,9 +115,7 @@ def delete_page(explorer: Explorer, id: str) -> DeletePage:
 def job_rows(explorer: Explorer) -> tuple[JobRow, ...]:
     """The recordings that wait or run."""
     return tuple(
-        JobRow(
-            short(job.recipe.text or "token ids"), job.recipe.model.name, _edits(job.recipe.edits), progress_of(job)
-        )
+        JobRow(unquoted(job.recipe, 90), job.recipe.model.name, _edits(job.recipe.edits), progress_of(job))
         for job in explorer.jobs.waiting()
     )
 
@@ -123,7 +124,8 @@ def trace_row(found: Listed) -> TraceRow:
     """A trace as a row of a list."""
     url = trace_url(found.id)
     if found.record is None:
-        return TraceRow(found.id, url, f"{url}/delete", "", "", "", False, "", 0, 0, "", count(0), found.problem)
+        nothing = ("", "", "", False, "", 0, 0, False, "", count(0))
+        return TraceRow(found.id, url, f"{url}/delete", *nothing, found.problem)
     recipe = found.record.recipe
     chosen = "".join(record.token.text for record in found.record.generated)
     size = found.record.tensors_bytes
@@ -131,13 +133,14 @@ def trace_row(found: Listed) -> TraceRow:
         id=found.id,
         url=url,
         delete_url=f"{url}/delete",
-        text=short(recipe.text or "token ids " + " ".join(str(token.id) for token in recipe.tokens[:12])),
+        text=unquoted(recipe, 90),
         chosen=short(chosen, 48),
         model=recipe.model.name,
         untrained=not recipe.model.trained,
         edits=_edits(recipe.edits),
         tokens=len(recipe.tokens),
         steps=recipe.steps,
+        predicts=outline_of(recipe.model).predicts,
         created_at=found.record.created_at.replace("T", " ")[:16] + " UTC",
         megabytes=Number(f"{size / 1e6:.1f} MB", f"{size} bytes"),
         problem="",
@@ -154,7 +157,7 @@ def _fits(found: Listed, wanted: Filter) -> bool:
     if wanted.model and recipe.model.name != wanted.model:
         return False
     query = " ".join(wanted.query.split()).casefold()
-    text = " ".join((recipe.text or "").split()).casefold()
+    text = " ".join((recipe.text or unquoted(recipe)).split()).casefold()
     return query in text or query in recipe.model.name.casefold() or found.id.startswith(query)
 
 

@@ -9,10 +9,11 @@ from app.pages.badge import Badge
 from app.pages.evidence import carrier_says, pins_of
 from app.pages.frame import Frame, frame
 from app.pages.links import site_url, source_url, tensor_url, trace_url
-from app.pages.numbers import Number, short
+from app.pages.numbers import Number
 from app.pages.proof import Waiting, command, difference, parity_badge, source_names, waiting_of
 from app.pages.scope import Link, Scope
 from provenance.catalogue import Catalogue
+from provenance.inputs import said
 from provenance.names import Address
 from provenance.trace import Trace
 from provenance.verdict import Bytes, Coverage, Execution, Parity, Ran, Report
@@ -118,7 +119,7 @@ def verdict_page(explorer: Explorer, trace: Trace) -> VerdictPage:
         frame=frame(scope, f"Verdict about trace {trace.id[:12]}"),
         trace=trace.id,
         trace_url=trace_url(trace.id),
-        trace_text=short(trace.recipe.text or "token ids", 60),
+        trace_text=said(trace.recipe),
         model=trace.recipe.model.name,
         command=command(trace),
         json_url=f"/api{trace_url(trace.id)}/verdict",

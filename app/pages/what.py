@@ -1,18 +1,20 @@
 """What a tensor is: names, shape, formula, and its neighbours in the computation."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from latex2mathml.converter import convert
 from markupsafe import Markup
 
 from app.pages.frame import layered_title
-from app.pages.links import map_url
+from app.pages.links import lesson_url
 from app.pages.scope import Link, Scope
-from provenance.catalogue import Intermediate, Kind, Steps
+from provenance.catalogue import Intermediate, Kind, Read, Steps
 from provenance.families import FAMILIES
+from provenance.lessons.chapters import chapter_of
 from provenance.names import Address
+from provenance.variants import exists_in
 
 _MOST_NEIGHBOURS = 12
 
@@ -77,7 +79,10 @@ class Neighbours:
 
 @dataclass(frozen=True, slots=True)
 class What:
-    """What a tensor is. `decode_axes` is empty where the shape is the same in a decode step."""
+    """What a tensor is. `decode_axes` is empty where the shape is the same in a decode step.
+
+    `lesson` is the chapter of the lessons that explains it, where one does.
+    """
 
     site: str
     name: str
@@ -98,6 +103,7 @@ class What:
     elsewhere: tuple[Elsewhere, ...]
     map_url: str
     map_title: str
+    lesson: Link | None
 
 
 def what_is(scope: Scope, row: Intermediate, address: Address | None = None) -> What:
@@ -116,7 +122,7 @@ def what_is(scope: Scope, row: Intermediate, address: Address | None = None) -> 
         crumbs=crumbs(scope, row.group),
         axes=axes,
         decode_axes=() if other == axes else other,
-        exists_in=row.steps.value,
+        exists_in=exists_in(row),
         formula=mathml(with_left_side(row)),
         producer=_operation(scope, row.operation),
         consumers=tuple(_operation(scope, operation.id) for operation in catalogue.consumers(row.site)),
@@ -130,6 +136,7 @@ def what_is(scope: Scope, row: Intermediate, address: Address | None = None) -> 
         elsewhere=_elsewhere(scope, row),
         map_url=_map_url(scope, row),
         map_title=row.group[-1],
+        lesson=_lesson(scope, row),
     )
 
 
@@ -185,7 +192,14 @@ def _elsewhere(scope: Scope, row: Intermediate) -> tuple[Elsewhere, ...]:
 def _map_url(scope: Scope, row: Intermediate) -> str:
     """The map of the row's group, with the row lit."""
     group = next(group for top in scope.catalogue.tree for group in top.walk() if group.path == row.group)
-    return map_url(group, scope.trace.id if scope.trace else None, scope.layer, scope.step, row.site)
+    return scope.map_url(group, row.site)
+
+
+def _lesson(scope: Scope, row: Intermediate) -> Link | None:
+    chapter = chapter_of(scope.family, row.site)
+    if chapter is None:
+        return None
+    return Link(lesson_url(chapter.slug), "", f"{chapter.title[:1].lower()}{chapter.title[1:]}")
 
 
 def _operation(scope: Scope, id: str) -> OperationView:
@@ -196,14 +210,26 @@ def _operation(scope: Scope, id: str) -> OperationView:
 def _neighbours(scope: Scope, row: Intermediate, address: Address | None) -> tuple[Neighbours, Neighbours]:
     catalogue = scope.catalogue
     if address is None or scope.trace is None:
-        sites = dict.fromkeys(read.site for read in row.inputs)
-        inputs = [scope.link(catalogue.row(site)) for site in sites]
-        readers = [scope.link(reader) for reader in catalogue.readers(row.site)]
+        inputs = [
+            replace(scope.link(catalogue.row(site)), place=place) for site, place in _variants(row.inputs).items()
+        ]
+        readers = [
+            replace(scope.link(reader), place=reader.variant or _variants(reader.inputs)[row.site])
+            for reader in catalogue.readers(row.site)
+        ]
     else:
         layers, last = scope.trace.layers, scope.trace.last_step
         inputs = [scope.link_to(found) for found in catalogue.inputs_of(address, layers)]
         readers = [scope.link_to(found) for found in catalogue.readers_of(address, layers, last)]
     return _bounded(inputs), _bounded(readers)
+
+
+def _variants(reads: tuple[Read, ...]) -> dict[str, str]:
+    """Each site that is read, and the kinds of model in which it is, where these are not all."""
+    found: dict[str, list[str]] = {}
+    for read in reads:
+        found.setdefault(read.site, []).append(read.variant)
+    return {site: " or ".join(variants) if all(variants) else "" for site, variants in found.items()}
 
 
 def _bounded(links: list[Link]) -> Neighbours:

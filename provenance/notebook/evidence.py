@@ -87,8 +87,13 @@ class Cited:
 
 
 def written(evidence: Iterable[Cited], format: str, *last: str) -> Written:
-    """Several citations one after the other, none of them twice."""
+    """Several citations one after the other, none of them twice. Raises InvalidInput where there are none."""
     asked = format_of(format)
+    evidence = tuple(evidence)
+    if not evidence and not last:
+        raise InvalidInput(
+            "No code is cited for this tensor: its equation is what stands behind it.", hint="Cite the trace."
+        )
     if asked is Format.JSON:
         return Written("[" + ",\n".join([*(cited.cite(format) for cited in evidence), *last]) + "]")
     texts = [*(cited.cite(format) for cited in evidence), *last]

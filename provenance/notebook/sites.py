@@ -1,11 +1,13 @@
 """What every tensor is and which pinned lines say so, for Python and notebooks. Reads no trace, loads no torch."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import overload
 
 from provenance import lookup, places
 from provenance.catalogue import Catalogue, Intermediate
-from provenance.catalogues import CATALOGUES, EXAMPLE_CONSTANTS
+from provenance.catalogues import CATALOGUES, EXAMPLE_CONSTANTS, catalogue_named
+from provenance.errors import UnknownSite
 from provenance.notebook.cards import Html, card, code, element, facts, heading, join, link, plural, quiet, table
 from provenance.notebook.evidence import Citable, Cited, Written, checked_sources, written
 from provenance.sources import Sources
@@ -26,6 +28,11 @@ class Site:
     def site(self) -> str:
         """Its name in addresses: `h.attn.scores`."""
         return self.row.site
+
+    @property
+    def family(self) -> str:
+        """The model family that it is of."""
+        return self._catalogue.family
 
     @property
     def name(self) -> str:
@@ -95,8 +102,14 @@ class Site:
             element("p", self.description),
             facts((("Exists in", exists_in(self.row)), *self.names_html())),
             *(cited.html() for cited in self.evidence if cited.context.produces),
-            quiet(link(f"{places.explorer_address()}/sites/{self.site}", "Open in the explorer, when it runs")),
+            quiet(link(self._url, "Open in the explorer, when it runs")),
         )
+
+    @property
+    def _url(self) -> str:
+        first = next(iter(CATALOGUES))
+        family = "" if self.family == first else f"?family={self.family}"
+        return f"{places.explorer_address()}/sites/{self.site}{family}"
 
     def names_html(self) -> Iterator[tuple[str, str]]:
         """Its other names by scheme, and its neighbours, as rows of facts."""
@@ -134,26 +147,39 @@ class Sites(Sequence[Site]):
         return card(table(("Site", "Expression", "Title", "Shape"), rows))
 
 
-def site(name: str) -> Site:
+def site(name: str, *, family: str = "") -> Site:
     """What a tensor is, by its site, address, OpenAI's expression or any alias; needs no trace.
 
-    Raises UnknownSite with near matches, or AmbiguousName with the candidates.
+    Without a family it is that of the first one that has it. Raises UnknownSite with near matches,
+    UnknownFamily, or AmbiguousName with the candidates.
     """
-    catalogue = default_catalogue()
-    return Site(lookup.find(catalogue, name)[0], catalogue, checked_sources())
+    catalogues = _catalogues(family)
+    for catalogue in catalogues:
+        with suppress(UnknownSite):
+            return Site(lookup.find(catalogue, name)[0], catalogue, checked_sources())
+    return Site(lookup.find(catalogues[0], name)[0], catalogues[0], checked_sources())
 
 
-def sites() -> Sites:
-    """Every named tensor of the forward pass, in order of computation."""
-    catalogue = default_catalogue()
+def sites(*, family: str = "") -> Sites:
+    """Every named tensor of a family's forward pass, the first family's if none is named, in order of computation.
+
+    Raises UnknownFamily.
+    """
+    catalogue = catalogue_named(family)
     return Sites(Site(row, catalogue, checked_sources()) for row in catalogue)
 
 
-def search(query: str) -> Sites:
-    """Tensors by any part of their names and descriptions, best first; close names where nothing fits."""
-    catalogue = default_catalogue()
-    found = lookup.search(catalogue, query) or lookup.near(catalogue, query)
-    return Sites(Site(match.row, catalogue, checked_sources()) for match in found)
+def search(query: str, *, family: str = "") -> Sites:
+    """Tensors by any part of their names and descriptions, best first; close names where nothing fits.
+
+    Looks through all families, or one. Raises UnknownFamily.
+    """
+    catalogues = _catalogues(family)
+    found = [(match, catalogue) for catalogue in catalogues for match in lookup.search(catalogue, query)]
+    if not found:
+        found = [(match, catalogue) for catalogue in catalogues for match in lookup.near(catalogue, query)]
+    found.sort(key=lambda each: -each[0].score)
+    return Sites(Site(match.row, catalogue, checked_sources()) for match, catalogue in found)
 
 
 def cite(thing: Citable | str, format: str = "markdown") -> Written:
@@ -164,9 +190,9 @@ def cite(thing: Citable | str, format: str = "markdown") -> Written:
     return (site(thing) if isinstance(thing, str) else thing).cite(format)
 
 
-def default_catalogue() -> Catalogue:
-    """The catalogue that is asked where no trace is named."""
-    return next(iter(CATALOGUES.values()))
+def _catalogues(family: str) -> tuple[Catalogue, ...]:
+    """The catalogue of a family, or those of all."""
+    return (catalogue_named(family),) if family else tuple(CATALOGUES.values())
 
 
 def _codes(names: Iterable[str]) -> Html:

@@ -3,13 +3,15 @@
 from collections.abc import Iterator, Mapping
 
 from provenance import places, verification
+from provenance.catalogues import check_predicts
 from provenance.cited import trace_citation
 from provenance.compare import compare_traces
 from provenance.comparison import Recorded
 from provenance.families import FAMILIES
+from provenance.inputs import unquoted
 from provenance.lens import Distribution, Position, distribution, logit_lens, position_of, sequence
 from provenance.names import Address
-from provenance.notebook.cards import card, code, element, facts, heading, link, plural, quiet
+from provenance.notebook.cards import Html, card, code, element, facts, heading, link, plural, quiet
 from provenance.notebook.evidence import Written, checked_sources, format_of
 from provenance.notebook.results import Compared, LensTable, Prediction, Predictions, Stage, Verification
 from provenance.notebook.run import Run, own_threads
@@ -67,7 +69,7 @@ class Trace:
 
     @property
     def generated(self) -> tuple[Token, ...]:
-        """The tokens that the model chose, one at the end of each step."""
+        """The tokens that the model chose, one at the end of each step; none where it predicts nothing."""
         return self.stored.generated
 
     @property
@@ -107,13 +109,21 @@ class Trace:
     # --- what it predicts ---
 
     def next_tokens(self, position: int | None = None, top: int = 10) -> Predictions:
-        """What the model predicts after a position; after the prompt where none is named. Raises OutOfRange."""
+        """What the model predicts after a position; after the prompt where none is named.
+
+        Raises OutOfRange, and InvalidInput for a model that predicts nothing.
+        """
+        check_predicts(self.recipe.model)
         found = position_of(self.stored, number=position)
         logits = self._run.tensor(Address("logits", None, found.step))[0, found.index]
         return self._predictions(found, distribution(logits, top))
 
     def lens(self, position: int | None = None, top: int = 3) -> LensTable:
-        """What the residual stream predicts after every block, at one position. Raises OutOfRange."""
+        """What the residual stream predicts after every block, at one position.
+
+        Raises OutOfRange, and InvalidInput for a model that predicts nothing.
+        """
+        check_predicts(self.recipe.model)
         found = position_of(self.stored, number=position)
         recorded = self._run.tensor(Address("logits", None, found.step))[0, found.index][None]
         with own_threads():
@@ -175,8 +185,7 @@ class Trace:
     def _repr_html_(self) -> str:
         recipe = self.recipe
         rows = (
-            ("Prompt", element("span", *(code(token.text) for token in self.tokens[:_PROMPT_SHOWN]))),
-            ("Chosen", element("span", *(code(token.text) for token in self.generated))),
+            *self._rows_html(),
             ("Run", f"{self._counts}, {recipe.model.dtype} on {recipe.device}, torch {recipe.torch}"),
             ("Edits", "; ".join(map(str, recipe.edits))),
             ("Weights", f"SHA-256 {recipe.model.weights_sha256}" if recipe.model.trained else "seeded, untrained"),
@@ -187,12 +196,23 @@ class Trace:
             quiet(link(self.url, "Open in the explorer, when it runs")),
         )
 
+    def _rows_html(self) -> Iterator[tuple[str, Html]]:
+        """What was read, and what was chosen where anything was."""
+        name = "Prompt" if self.recipe.drawn is None else "Vectors"
+        yield name, element("span", *(code(token.text) for token in self.tokens[:_PROMPT_SHOWN]))
+        if self.generated:
+            yield "Chosen", element("span", *(code(token.text) for token in self.generated))
+
     @property
     def _counts(self) -> str:
         edits = f", {plural(len(self.recipe.edits), 'edit')}" if self.recipe.edits else ""
+        if (drawn := self.recipe.drawn) is not None:
+            return f"{plural(len(self.tokens), 'vector')}, batch {drawn.batch}, seed {drawn.seed}{edits}"
         return f"{plural(len(self.tokens), 'token')} and {plural(self.steps, 'decode step')}{edits}"
 
     @property
     def _prompt(self) -> str:
+        if self.recipe.drawn is not None:
+            return unquoted(self.recipe)
         text = self.text if self.text is not None else " ".join(token.text for token in self.tokens)
         return text if len(text) <= _PROMPT_SHOWN else text[: _PROMPT_SHOWN - 1] + "…"

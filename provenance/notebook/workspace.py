@@ -8,7 +8,9 @@ from typing import overload
 import torch
 
 from provenance import places
+from provenance.catalogues import OUTLINES, Reads
 from provenance.edits import parse_edit
+from provenance.inputs import unquoted
 from provenance.models import Models
 from provenance.names import Address
 from provenance.notebook.cards import card, code, plural, table
@@ -19,6 +21,7 @@ from provenance.recorder import Replayer, plan
 from provenance.recording import record_into
 from provenance.store import Listed, TraceStore
 from provenance.trace import Trace as Stored
+from provenance.vectors import Vectors
 
 _SHOWN = 12
 
@@ -48,7 +51,7 @@ class Traces(Sequence[Trace]):
         for entry in self._listed:
             assert entry.record is not None
             recipe = entry.record.recipe
-            yield entry.id[:12], recipe.model.name, recipe.text or "token ids", str(recipe.steps)
+            yield entry.id[:12], recipe.model.name, unquoted(recipe), str(recipe.steps)
 
     def __repr__(self) -> str:
         rows = list(self._rows())
@@ -71,7 +74,7 @@ class Workspace:
 
     def record(
         self,
-        prompt: str | Iterable[int],
+        prompt: str | Iterable[int] | None = None,
         *,
         model: str = "demo",
         steps: int = 0,
@@ -79,12 +82,21 @@ class Workspace:
         temperature: float = 0.0,
         seed: int = 0,
         edits: Iterable[str] = (),
+        length: int | None = None,
+        batch: int | None = None,
+        input_seed: int | None = None,
     ) -> Trace:
-        """Run a prompt; see `provenance.record`."""
-        encoded = self.models.encode(model, prompt) if isinstance(prompt, str) else self.models.decode(model, prompt)
+        """Run a prompt, or seeded vectors; see `provenance.record`."""
+        text, ids = (prompt, None) if isinstance(prompt, str) else (None, prompt)
+        vectors, drawn = Vectors(length, batch, input_seed), None
+        if OUTLINES[self.models.family(model)].reads is Reads.VECTORS:
+            ids, drawn = vectors.drawn(text, ids)
+        else:
+            vectors.check_none()
+        encoded = self.models.encode(model, text or "") if ids is None else self.models.decode(model, ids)
         loaded = self.models.get(model, dtype)
-        read = [parse_edit(loaded.catalogue, loaded.layers, steps, text, self.store.full_id) for text in edits]
-        recipe = plan(loaded, encoded, steps=steps, temperature=temperature, seed=seed, edits=read)
+        changes = [parse_edit(loaded.catalogue, loaded.layers, steps, text, self.store.full_id) for text in edits]
+        recipe = plan(loaded, encoded, steps=steps, temperature=temperature, seed=seed, edits=changes, drawn=drawn)
         if recipe.id not in self.store:
             with own_threads():
                 record_into(self.store, self.models, recipe, self._read)
@@ -107,7 +119,7 @@ class Workspace:
 
 
 def record(
-    prompt: str | Iterable[int],
+    prompt: str | Iterable[int] | None = None,
     *,
     model: str = "demo",
     steps: int = 0,
@@ -115,16 +127,21 @@ def record(
     temperature: float = 0.0,
     seed: int = 0,
     edits: Iterable[str] = (),
+    length: int | None = None,
+    batch: int | None = None,
+    input_seed: int | None = None,
 ) -> Trace:
     """Run a text, or token ids, on a model, and keep the trace; one that is stored already is opened.
 
-    `steps` are decode steps after the prompt. `edits` change tensors on the way, each written as
-    `h.3.attn.pattern[head=2]=0`. Raises UnknownModel, InvalidPrompt, PromptTooLong or InvalidInput, and
-    what an edit can raise.
+    A model that reads no text runs on vectors drawn from `input_seed`, `length` of them in each of `batch`
+    entries; ids are their numbers then. `steps` are decode steps after the prompt. `edits` change tensors on the
+    way, each written as `h.3.attn.pattern[head=2]=0`. Raises UnknownModel, InvalidPrompt, PromptTooLong or
+    InvalidInput, and what an edit can raise.
     """
     return _usual().record(
-        prompt, model=model, steps=steps, dtype=dtype, temperature=temperature, seed=seed, edits=edits
-    )
+        prompt, model=model, steps=steps, dtype=dtype, temperature=temperature, seed=seed, edits=edits,
+        length=length, batch=batch, input_seed=input_seed,
+    )  # fmt: skip
 
 
 def open_trace(id: str) -> Trace:

@@ -33,7 +33,8 @@ PHONE = {"width": 390, "height": 844}
 class Site:
     """A server with the example recorded by two models: the home page leads into `trace`, of six layers.
 
-    `proven` is a verified trace, `other` one of the six layers whose prompt differs in one token.
+    `proven` is a verified trace, `other` one of the six layers whose prompt differs in one token, `vectors` a
+    verified run of a model that reads no text, `causal` one of its variants.
     """
 
     served: Served
@@ -41,6 +42,8 @@ class Site:
     trace: str
     proven: str
     other: str
+    vectors: str
+    causal: str
 
     @property
     def base(self) -> str:
@@ -59,11 +62,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         model_directories=(checkpoint,), example=False, network=False, source_directories=(),
     )  # fmt: skip
     with serving(settings) as served:
+        vectors = served.record(None, model="textbook-l2", length=6, batch=3)
+        served.verify(vectors)
+        causal = served.record(None, model="textbook-pre-causal-l2", length=6, batch=3)
         tiny = served.record(FOX, steps=STEPS)
         proven = served.record("It is proven", steps=1)
         served.verify(proven)
         other = served.record(FOX.replace("fox", "cat"), steps=STEPS, model="eight-heads")
-        yield Site(served, tiny, served.record(FOX, steps=STEPS, model="eight-heads"), proven, other)
+        trace = served.record(FOX, steps=STEPS, model="eight-heads")
+        yield Site(served, tiny, trace, proven, other, vectors, causal)
 
 
 @pytest.fixture(scope="package")

@@ -52,8 +52,8 @@ class Served:
             assert found["state"] in ("queued", "running") and time.monotonic() < end, found
             time.sleep(0.05)
 
-    def record(self, prompt: str, **wanted: str | int | list[str]) -> str:
-        """The path of a trace, `/traces/…`, once it is recorded."""
+    def record(self, prompt: str | None, **wanted: str | int | list[str]) -> str:
+        """The path of a trace, `/traces/…`, once it is recorded; without a prompt that of seeded vectors."""
         answer = httpx.post(f"{self.base}/api/traces", json={"prompt": prompt, **wanted}, timeout=60)
         path = answer.raise_for_status().headers["location"].removeprefix("/api")
         end = time.monotonic() + _PATIENCE_SECONDS

@@ -58,15 +58,48 @@ PAGES: Mapping[str, str] = {
     "models": "/models",
     "model": "/models/eight-heads",
     "model: not here": "/models/gpt2",
+    "lessons": "/lessons",
+    "lesson: scaled dot-product": "/lessons/scaled-dot-product",
+    "lesson: multi-head": "/lessons/multi-head",
+    "lesson: positions": "/lessons/positions",
+    "lesson: the block": "/lessons/block",
+    "lesson: the decoder": "/lessons/decoder",
+    "lesson: the decoder in another state": "/lessons/decoder?heads=4&norm=pre&text=To+be%2C+or+not+to+be",
+    "lesson: questions and answers": "/lessons/teacher",
     "search": "/search?q=softmax",
     "search: nothing": "/search?q=sofmax(w)",
     "search: empty": "/search",
     "cite": "/cite/sites/h.attn.scores",
     "cite: one": "/cite/sites/h.attn.scores/1?trace={id}",
     "cite: trace": "/cite{trace}",
+    "family: sites": "/sites?family=textbook",
+    "family: group": "/groups/transformer-block/attention?family=textbook",
+    "family: site": "/sites/h.attn.weight?family=textbook",
+    "family: map": "/map?family=textbook",
+    "family: map of a block": "/map/transformer-block?family=textbook",
+    "family: model": "/models/textbook-pre-causal",
+    "family: search": "/search?q=weights",
+    "family: cite": "/cite/sites/h.attn.weight?family=textbook",
+    "vectors: trace": "{vectors}",
+    "vectors: input": "{vectors}/x?batch=2",
+    "vectors: a table": "{vectors}/pe",
+    "vectors: weights": "{vectors}/h.1.attn.weight?batch=2&head=5",
+    "vectors: masked": "{causal}/h.1.attn.score_masked?batch=1&head=3",
+    "vectors: a parameter": "{vectors}/h.0.attn.in_proj.w",
+    "vectors: a norm": "{vectors}/h.1.post.norm2.out",
+    "vectors: verdict": "{vectors}/verdict",
+    "vectors: nobody asked": "{causal}/verdict",
+    "vectors: change a tensor": "{vectors}/edit?at=h.1.attn.weight",
+    "vectors: norms": "{vectors}/norms/h.resid_post",
+    "vectors: map": "/map/transformer-block?trace={vid}&layer=1",
+    "vectors: group": "/groups/transformer-block/attention?trace={vid}&layer=1",
+    "vectors: cite": "/cite{vectors}",
+    "vectors: compare": "/compare?a={vid}&b={cid}",
+    "vectors: delete": "{vectors}/delete",
     "error: 404": "/nowhere",
     "error: near": "/sites/h.atn.scores",
     "error: 422": "{trace}/h.0.ln_1.out?r0=x",
+    "error: no lens": "{vectors}/lens",
 }
 _OVERFLOW = """() => {
     const wide = document.documentElement.scrollWidth;
@@ -117,8 +150,12 @@ def check(tab: Page) -> None:
 def test_a_page_is_for_everybody(open_tab: Open, site: Site, kind: str) -> None:
     tab = open_tab(deliberate=(404, 422) if kind.startswith("error") else ())
     id = site.trace.removeprefix("/traces/")
-    other, tiny = (each.removeprefix("/traces/") for each in (site.other, site.tiny))
-    tab.goto(PAGES[kind].format(trace=site.trace, id=id, proven=site.proven, other=other, tiny=tiny))
+    bare = {
+        name: path.removeprefix("/traces/")
+        for name, path in {"other": site.other, "tiny": site.tiny, "vid": site.vectors, "cid": site.causal}.items()
+    }
+    whole = {"trace": site.trace, "proven": site.proven, "vectors": site.vectors, "causal": site.causal}
+    tab.goto(PAGES[kind].format(id=id, **bare, **whole))
     tab.wait_for_load_state("networkidle")
     assert tab.locator("h1").count() == 1
     check(tab)
@@ -128,10 +165,25 @@ def test_a_form_that_is_refused_is_for_everybody(open_tab: Open) -> None:
     tab = open_tab(deliberate=(422,))
     tab.goto("/")
     tab.fill("#steps", "many")
-    tab.click("button:has-text('Record')")
+    tab.click("#record button:has-text('Record')")
     tab.wait_for_selector("#wrong-steps")
     assert tab.locator(":focus").get_attribute("aria-describedby") == "wrong-steps"
     check(tab)
+
+
+def test_seeded_vectors_that_are_refused_are_for_everybody_and_then_recorded(open_tab: Open) -> None:
+    tab = open_tab(deliberate=(422,))
+    tab.goto("/")
+    tab.fill("#batch", "100")
+    tab.click("#record-vectors button:has-text('Record')")
+    tab.wait_for_selector("#wrong-batch")
+    assert tab.locator(":focus").get_attribute("aria-describedby") == "wrong-batch"
+    check(tab)
+    tab.fill("#batch", "2")
+    tab.fill("#length", "3")
+    tab.click("#record-vectors button:has-text('Record')")
+    tab.wait_for_selector("#token-2")
+    assert tab.locator("h1").text_content() == "3 vectors #0 #1 #2 from seed 0, batch 2"
 
 
 def test_a_recording_is_for_everybody_survives_a_reload_and_ends_as_the_trace(
@@ -149,7 +201,7 @@ def test_a_recording_is_for_everybody_survives_a_reload_and_ends_as_the_trace(
     tab.goto("/")
     tab.fill("#prompt", "Slowly, slowly")
     tab.select_option("#model", "tiny-untrained")
-    tab.click("button:has-text('Record')")
+    tab.click("#record button:has-text('Record')")
     tab.wait_for_selector("progress")
     until(lambda: len(work.begun) == 1)
     tab.reload()

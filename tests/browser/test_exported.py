@@ -10,8 +10,8 @@ from .test_everybody import PAGES, check
 pytestmark = pytest.mark.browser
 
 NEEDS_THE_APP = (
-    "change a tensor", "compare", "delete", "error", "model", "norms", "search", "traces", "verdict",
-    "tensor: proven", "attribution: a lead",
+    "change a tensor", "compare", "delete", "error", "model", "norms", "search", "traces", "verdict", "lesson",
+    "family", "vectors", "tensor: proven", "attribution: a lead",
 )  # fmt: skip
 """Kinds of pages that a static site does not have, or not of this trace; `verdict: nobody asked` it has."""
 

@@ -20,7 +20,7 @@ def record(tab: Page, prompt: str, steps: int = 2) -> str:
     tab.fill("#prompt", prompt)
     tab.fill("#steps", str(steps))
     tab.select_option("#model", "tiny-untrained")
-    tab.click("button:has-text('Record')")
+    tab.click("#record button:has-text('Record')")
     tab.wait_for_selector("#prediction", timeout=60_000)
     assert tab.text_content("h1") == f"“{prompt}”"
     return urlsplit(tab.url).path
