@@ -132,7 +132,7 @@ def serve(
         with starting():
             from provenance.models import Models
 
-        Models(settings.model_directories).checkpoints.source(settings.model)
+        Models(settings.model_directories).check_here(settings.model)
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
         emit(f"Tensor Provenance is at http://{shown}:{listening.getsockname()[1]} (Ctrl+C stops it)")
         with suppress(KeyboardInterrupt):  # the way to stop it, so no failure

@@ -112,11 +112,10 @@ def _example(recipe: "Recipe") -> str:
 
 def usual_length(here: "Explorer") -> int | None:
     """How many vectors a run has where nothing is said; None for a model that reads tokens."""
-    from provenance.catalogues import OUTLINES, Reads
+    from provenance.catalogues import Reads
     from provenance.vectors import LENGTH
 
-    reads = OUTLINES[here.models.family(here.settings.model)].reads
-    return LENGTH if reads is Reads.VECTORS else None
+    return LENGTH if here.models.reads(here.settings.model) is Reads.VECTORS else None
 
 
 def _request(text: str | None, ids: str | None, **options: object) -> "TraceRequest":

@@ -15,7 +15,6 @@ from app.verifications import Verification, Verifications
 from provenance import verification
 from provenance.attribution import Attribution, attribute
 from provenance.catalogue import Kind
-from provenance.catalogues import OUTLINES, Reads
 from provenance.editing import Editor, patches_of
 from provenance.edits import Edit, parse_edit
 from provenance.effect import Effect, effect_of
@@ -25,7 +24,6 @@ from provenance.lens import Lens, Position, logit_lens
 from provenance.model import Model, ModelInfo
 from provenance.models import Models, catalogue_of_model
 from provenance.names import Address, is_layered
-from provenance.prompt import Drawn
 from provenance.recorder import Check, Progress, Replayer, check_address, plan
 from provenance.recording import record_into
 from provenance.sources import Sources
@@ -186,12 +184,7 @@ class LocalEngine:
             raise InvalidInput(f"{steps} decode steps are more than the {self._settings.steps_limit} allowed here.")
         if text is not None and len(text.encode(errors="surrogatepass")) > limit:
             raise InvalidPrompt(f"The prompt is longer than the {limit} bytes allowed here.")
-        drawn: Drawn | None = None
-        if OUTLINES[self.models.family(model)].reads is Reads.VECTORS:
-            ids, drawn = vectors.drawn(text, ids)
-        else:
-            vectors.check_none()
-        prompt = self.models.encode(model, text or "") if ids is None else self.models.decode(model, ids)
+        prompt, drawn = self.models.prompt(model, text, ids, vectors)
         loaded = self.models.get(model, dtype)
         read = self._edits(loaded, steps, edits)
         return plan(loaded, prompt, steps=steps, temperature=temperature, seed=seed, edits=read, drawn=drawn)

@@ -83,11 +83,11 @@ class Explorer:
         seed: int = 0,
         temperature: float = 0.0,
         edits: Iterable[str] = (),
-        vectors: Vectors = Vectors(),
+        vectors: Vectors | None = None,
     ) -> Recipe:
         """What a recording will be. Raises an InvalidInput with what is wrong, or NotFound."""
         name = model or self.settings.model
-        return self.engine.plan(text, ids, steps, name, dtype, seed, temperature, edits, vectors)
+        return self.engine.plan(text, ids, steps, name, dtype, seed, temperature, edits, vectors or Vectors())
 
     def plan_edited(self, trace: Trace, text: str) -> Recipe:
         """A stored trace with one more edit. Raises as `plan` does, and UnknownModel where its model is gone."""

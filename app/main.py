@@ -37,6 +37,7 @@ from app import (
     routes_traces,
 )
 from app.delivery import Delivery
+from app.examples import record_examples
 from app.explorer import Explorer
 from app.layers import add_layers, note_route
 from app.methods import allowed_methods
@@ -96,7 +97,7 @@ def create_app(settings: Settings | None = None, explorer_of: Callable[[Settings
         app.state.explorer = explorer
         explorer.store.clean()
         # Loading the model takes seconds: the server answers meanwhile.
-        example = Thread(target=_record_example, args=(explorer,))
+        example = Thread(target=record_examples, args=(explorer,))
         example.start()
         yield
         explorer.close()
@@ -143,13 +144,6 @@ def create_app(settings: Settings | None = None, explorer_of: Callable[[Settings
     app.add_exception_handler(HTTPException, _on_http_error)
     _document_problems(app)
     return app
-
-
-def _record_example(explorer: Explorer) -> None:
-    try:
-        explorer.record_example()
-    except ProvenanceError as error:
-        log.warning("no example trace: %s", error)
 
 
 # --- errors: one place maps them to a status, and to JSON or a page ---

@@ -118,6 +118,7 @@ def _scope(request: Request, explorer: Explorer) -> Scope:
     id, address = request.path_params.get("id"), request.path_params.get("address")
     try:
         trace = explorer.store.open(str(id))
+        whole = Scope.of(explorer, trace)
     except ProvenanceError:
         family = request.query_params.get("family", "")
         return Scope.of(explorer, family=family if family in OUTLINES else "")
@@ -125,7 +126,7 @@ def _scope(request: Request, explorer: Explorer) -> Scope:
         layer = Address.parse(str(address)).layer or 0
         trace.check(layer=layer)
     except ProvenanceError:
-        layer = 0
+        return whole
     return Scope.of(explorer, trace, layer)
 
 

@@ -139,7 +139,7 @@ def _apart(request: Request, here: Here) -> Apart:
     found = compared(here, wanted.a, wanted.b, tolerance_of(wanted.tolerance), how_of(wanted.how))
     row = looked_at(found.comparison, wanted)
     if row is None or row.status is Status.UNFIT:
-        raise OutOfRange("There is no difference to draw.", hint="Name a compared tensor: at=h.3.attn.pattern.")
+        raise OutOfRange("There is no difference to draw.", hint="Name in `at` a tensor that was compared.")
     return apart(here, found.a.trace, row, found.pair(row), Asked.of(request.query_params), wanted)
 
 

@@ -13,6 +13,7 @@ from provenance.prompt import MOST_BATCH
 from provenance.store import Listed
 from provenance.trace import Recipe, Record, TokenRecord
 from provenance.variants import exists_in
+from provenance.vectors import MOST_LENGTH
 
 _INPUTS = {"prompt": "string", "ids": "array", "length": "integer"}
 _EITHER: list[JsonValue] = [
@@ -37,7 +38,7 @@ class TraceRequest(BaseModel):
         description="token ids, in the place of a text; for a model that reads vectors the numbers of those",
         json_schema_extra={"minItems": 1},
     )
-    length: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+    length: Annotated[int, Field(ge=1, le=MOST_LENGTH)] | None = Field(
         None, description="positions, for a model that reads vectors; they are numbered from 0"
     )
     batch: Annotated[int, Field(ge=1, le=MOST_BATCH)] | None = Field(

@@ -71,7 +71,7 @@ class TraceCitationOut(BaseModel):
     tensors_sha256: str
     edits: list[str] = Field(description="changes that were made while it ran, in their order")
     batch: int | None = Field(description="batch entries of a run on seeded vectors; null where it read tokens")
-    input_seed: int = Field(description="what those vectors are drawn from")
+    input_seed: int | None = Field(description="what those vectors are drawn from; null where it read tokens")
     markdown: str
     bibtex: str
     cff: str

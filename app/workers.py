@@ -176,22 +176,16 @@ def _run_engine(settings: Settings, endpoint: Endpoint) -> None:
     from app import logs
     from app.allocator import keep_freed_memory
     from app.engine_client import answering
+    from app.examples import record_examples
     from app.explorer import Explorer
-    from provenance.errors import ProvenanceError
 
     logs.configure(settings)
     keep_freed_memory()
     explorer = Explorer(settings.model_copy(update={"replay_cache_mib": settings.replay_cache_mib // 2}))
     explorer.store.clean()
 
-    def example() -> None:
-        try:
-            explorer.record_example()
-        except ProvenanceError as error:
-            log.warning("no example trace: %s", error)
-
     calls = answering(explorer.engine, endpoint, explorer.store)
-    recording = threading.Thread(target=example)
+    recording = threading.Thread(target=record_examples, args=(explorer,))
     recording.start()
     stop.wait()
     explorer.close()

@@ -94,8 +94,8 @@ EXAMPLE_CONSTANTS: Mapping[str, Mapping[str, int]] = {family: outline.example fo
 
 
 def outline_of(model: OfFamily) -> Outline:
-    """The family of a model."""
-    return OUTLINES[model.family]
+    """The family of a model. Raises UnknownFamily, where a newer version stored it."""
+    return outline_named(model.family)
 
 
 def catalogue_named(family: str) -> Catalogue:

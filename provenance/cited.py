@@ -49,6 +49,6 @@ def trace_citation(record: "Record") -> TraceCitation:
             tensors_sha256=record.tensors_sha256,
             edits=tuple(map(str, recipe.edits)),
             batch=recipe.drawn.batch if recipe.drawn else None,
-            input_seed=recipe.drawn.seed if recipe.drawn else 0,
+            input_seed=recipe.drawn.seed if recipe.drawn else None,
         )
     )

@@ -18,8 +18,9 @@ _PROMPT_SHOWN = 200
 class TraceFacts:
     """What a trace is, in plain values. `prompt` is None where the tokens are no UTF-8 text.
 
-    `edits` are the changes that were made to its tensors while it ran, in their order. `batch` is None where it
-    read tokens; else `token_ids` are the numbers of vectors, drawn from `input_seed` for each batch entry.
+    `edits` are the changes that were made to its tensors while it ran, in their order. `batch` and `input_seed`
+    are None where it read tokens; else `token_ids` are the numbers of vectors, drawn from that seed for each batch
+    entry.
     `torch` is the version of the library that computed it; `created_at` a time in ISO 8601.
     """
 
@@ -41,7 +42,7 @@ class TraceFacts:
     tensors_sha256: str
     edits: tuple[str, ...] = ()
     batch: int | None = None
-    input_seed: int = 0
+    input_seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,9 +56,12 @@ def compare_traces(
         return _by_steps(a, b, relative, progress)
     if how is How.POSITIONS or common == min(runs):
         return _by_positions(a, b, common, relative, progress)
+    said = f"prompts have {lengths[0]} and {lengths[1]} tokens"
+    if _read(a) == _read(b) == "vector":
+        said = f"inputs have {lengths[0]} and {lengths[1]} vectors"
     note = (
-        f"The prompts have {lengths[0]} and {lengths[1]} tokens, so their steps do not fit, and only "
-        f"{_positions(common)} from the start {'has' if common == 1 else 'have'} the same tokens."
+        f"The {said}, so their steps do not fit, and only "
+        f"{_positions(common)} from the start {'has' if common == 1 else 'have'} the same {_read(a)}s."
     )
     hint = f" Compare by positions to see {'it' if common == 1 else 'them'}." if common else ""
     notes = (*_facts(a, b), f"{note} Only the parameters are compared.{hint}")
@@ -134,9 +137,14 @@ def _by_positions(
 def _position_facts(a: Recorded, b: Recorded, n: int) -> list[str]:
     notes = []
     if not n:
-        notes.append("No position from the start on has the same token on both sides: only parameters are compared.")
+        notes.append(
+            f"No position from the start on has the same {_read(a)} on both sides: only parameters are compared."
+        )
         return notes
     notes.append(f"The first {_positions(n)} are compared, each with the keys up to itself.")
+    for label, side in (("A", a), ("B", b)):
+        if not any(row.masked_by for row in side.catalogue):
+            notes.append(f"{label}'s model masks nothing: what it computes at a position rests on later ones too.")
     for label, side in (("A", a), ("B", b)):
         if (run := len(run_ids(side))) > n:
             notes.append(f"{label} has run {_positions(run)}; those from {n} on are not compared.")
@@ -169,8 +177,7 @@ def _facts(a: Recorded, b: Recorded) -> list[str]:
         notes.append(
             f"The dtypes differ: {one.model.dtype} and {other.model.dtype}; the coarser one's tolerance holds."
         )
-    if (note := _prompt_fact(_ids(a, 0), _ids(b, 0))) is not None:
-        notes.append(note)
+    notes += _input_facts(a, b)
     if one.threads != other.threads or one.torch != other.torch:
         notes.append("They ran with another number of threads or another torch: last places may differ.")
     for label, recipe in (("A", one), ("B", other)):
@@ -179,11 +186,27 @@ def _facts(a: Recorded, b: Recorded) -> list[str]:
     return notes
 
 
-def _prompt_fact(one: tuple[int, ...], other: tuple[int, ...]) -> str | None:
-    if one == other or len(one) != len(other):
-        return None
-    apart = [n for n, pair in enumerate(zip(one, other, strict=True)) if pair[0] != pair[1]]
-    return f"The prompts differ in {len(apart)} of {len(one)} tokens, first at position {apart[0]}."
+def _input_facts(a: Recorded, b: Recorded) -> list[str]:
+    one, other = a.trace.recipe.drawn, b.trace.recipe.drawn
+    if (one is None) != (other is None):
+        return [f"Only {'B' if one is None else 'A'} read vectors drawn from a seed; the other read tokens."]
+    notes = []
+    if one and other and one.seed != other.seed:
+        notes.append(f"The vectors are drawn from other seeds, {one.seed} and {other.seed}: the same number is "
+                     "another vector.")  # fmt: skip
+    if one and other and one.batch != other.batch:
+        notes.append(f"The batches have {one.batch} and {other.batch} entries, so their tensors do not fit.")
+    first, second = _ids(a, 0), _ids(b, 0)
+    if first != second and len(first) == len(second):
+        apart = [n for n, pair in enumerate(zip(first, second, strict=True)) if pair[0] != pair[1]]
+        what = f"{len(apart)} of {len(first)} {_read(a)}s"
+        notes.append(f"The {'inputs' if one else 'prompts'} differ in {what}, first at position {apart[0]}.")
+    return notes
+
+
+def _read(side: Recorded) -> str:
+    """What a side read at a position."""
+    return "vector" if side.trace.recipe.drawn else "token"
 
 
 def _ids(side: Recorded, step: int) -> tuple[int, ...]:

@@ -21,13 +21,21 @@ _CELLS_AT_ONCE = 1 << 22
 
 
 def common_positions(a: Recorded, b: Recorded) -> int:
-    """How many positions from the start both sides have run with the same tokens."""
+    """How many positions from the start both sides have run with the same tokens, or the same vectors."""
     number = 0
+    if _seed(a) != _seed(b):
+        return number
     for one, other in zip(run_ids(a), run_ids(b), strict=False):
         if one != other:
             break
         number += 1
     return number
+
+
+def _seed(side: Recorded) -> int | None:
+    """What the numbers of a side's vectors point into; None where they are tokens."""
+    drawn = side.trace.recipe.drawn
+    return drawn.seed if drawn else None
 
 
 def run_ids(side: Recorded) -> tuple[int, ...]:

@@ -18,8 +18,11 @@ from provenance.trace import FORMAT, Record, chosen_by
 
 Json = dict[str, Any]
 
-MIGRATIONS: Mapping[int, Callable[[Json], Json]] = {}
-"""By the form n that it reads: the step from form n to form n + 1, on the record as JSON."""
+MIGRATIONS: Mapping[int, Callable[[Json], Json]] = {1: lambda record: record}
+"""By the form n that it reads: the step from form n to form n + 1, on the record as JSON.
+
+From 1 to 2: a recipe got `drawn`, which a run on tokens leaves empty, as a record without it does.
+"""
 
 _AGAIN = "Delete it and record again."
 

@@ -101,7 +101,11 @@ class Shelf(Protocol):
         """Every model that is offered, those whose weights are not here included."""
 
     def knows(self, name: str) -> bool:
-        """Whether a name is one of this family's; it may know more than it offers."""
+        """Whether a name is this family's to answer for.
+
+        It may know more models than it offers; and where it says yes and there is no such model, the other
+        methods raise UnknownModel with the reason.
+        """
 
     def load(self, name: str, dtype: str = "float32") -> Model:
         """Load a model. Raises UnknownModel, UnsupportedCheckpoint, or InvalidInput for a dtype."""

@@ -3,18 +3,20 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from provenance.catalogue import Catalogue
-from provenance.catalogues import outline_of
-from provenance.errors import InvalidPrompt, UnknownModel, UnsupportedCheckpoint
+from provenance.catalogues import OUTLINES, Reads, outline_of
+from provenance.errors import InvalidInput, InvalidPrompt, UnknownModel, UnsupportedCheckpoint
 from provenance.gpt2.checkpoints import GPT2_VOCABULARY, Checkpoints
 from provenance.model import Model, ModelInfo
 from provenance.model_sources import Inspection, Shelf, Source
-from provenance.prompt import Prompt, Token, Tokenizer
+from provenance.prompt import Drawn, Prompt, Token, Tokenizer
 from provenance.textbook.shelf import Textbooks
 from provenance.trace import Recipe
 from provenance.variants import catalogue_of
+from provenance.vectors import Vectors
 
 
 def constants_of(info: ModelInfo) -> Mapping[str, int]:
@@ -28,6 +30,14 @@ def catalogue_of_model(info: ModelInfo) -> Catalogue:
     return catalogue_of(outline.catalogue, outline.variants_of(info.config))
 
 
+def _check_free(name: str, directory: Path, shelves: Iterable[Shelf]) -> None:
+    """Raise InvalidInput where a folder of the operator has the name of another family's model."""
+    for shelf in shelves:
+        with suppress(UnknownModel):
+            shelf.inspect(name)
+            raise InvalidInput(f"{name!r} is the name of a built-in model.", hint=f"Rename the folder {directory}.")
+
+
 class _Slot:
     """A model's place: its lock is held while it is loaded, so that others can be used meanwhile."""
 
@@ -39,12 +49,15 @@ class _Slot:
 class Models:
     """Loads models by name, and drops the least recently used ones over a budget; safe for several threads.
 
-    A model that is dropped while somebody computes with it stays alive until they are done.
+    A model that is dropped while somebody computes with it stays alive until they are done. Raises
+    InvalidInput where a folder has the name of another model.
     """
 
     def __init__(self, directories: Iterable[Path] = (), memory_bytes: int = 4 << 30) -> None:
         self.checkpoints = Checkpoints(directories)
         self.shelves: tuple[Shelf, ...] = (self.checkpoints, Textbooks())
+        for name, directory in self.checkpoints.directories.items():
+            _check_free(name, directory, self.shelves[1:])
         self.memory_bytes = memory_bytes
         self._slots: OrderedDict[tuple[str, str], _Slot] = OrderedDict()
         self._tokenizers: dict[str, Tokenizer | None] = {}
@@ -68,13 +81,37 @@ class Models:
         offered = {source.name: source for source in self.sources()}
         return offered.get(name) or self._shelf(name).inspect(name).source
 
+    def check_here(self, name: str) -> None:
+        """Raise UnknownModel, which says what to do, where a model's weights are not here."""
+        source = self.known(name)
+        if not source.available:
+            raise UnknownModel(f"The weights of {name!r} are not on this machine.", hint=source.advice)
+
     def inspect(self, name: str) -> Inspection:
         """What a model is, without loading it. Raises UnknownModel."""
         return self._shelf(name).inspect(name)
 
     def family(self, name: str) -> str:
-        """The family of a model, without loading it. Raises UnknownModel."""
+        """The family that answers for a name. Raises UnknownModel where none does."""
         return self._shelf(name).family
+
+    def reads(self, name: str) -> Reads:
+        """What a model is run on, without loading it. Raises UnknownModel."""
+        return OUTLINES[self.family(name)].reads
+
+    def prompt(
+        self, name: str, text: str | None, ids: Iterable[int] | None, vectors: Vectors
+    ) -> tuple[Prompt, Drawn | None]:
+        """What a model is to be run on, of all that a request can say; ids stand in the place of a text.
+
+        Raises InvalidPrompt, or InvalidInput for what the model does not take.
+        """
+        drawn: Drawn | None = None
+        if self.reads(name) is Reads.VECTORS:
+            ids, drawn = vectors.drawn(text, ids)
+        else:
+            vectors.check_none()
+        return (self.encode(name, text or "") if ids is None else self.decode(name, ids)), drawn
 
     def loaded(self) -> tuple[Model, ...]:
         """The models in memory, the most recently used last."""

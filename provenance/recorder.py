@@ -5,6 +5,7 @@ by running its segment alone, from exactly the inputs it had, under the same num
 What such a replay hands on is compared with what was kept, bit for bit.
 """
 
+import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from pydantic import ValidationError
 
+from provenance.axes import Counts
 from provenance.catalogue import Catalogue, Kind
 from provenance.editing import Editor
 from provenance.edits import MOST_EDITS, Edit
@@ -25,6 +27,10 @@ from provenance.trace import Recipe, TokenRecord, Trace
 
 Progress = Callable[[int, int], None]
 """Called with the number of segments done and the number of all."""
+
+
+MOST_BYTES = 64 << 20
+"""The largest tensor that a run on vectors may have, at 4 bytes a value: batch and length multiply in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,7 @@ def plan(
     """What a recording will be, with its id, before it runs. `drawn` is for a model that reads no tokens.
 
     Raises InvalidPrompt for ids outside the vocabulary, PromptTooLong with the counts, InvalidInput for
-    steps, a temperature, a seed or threads out of range, and OutOfRange for an edit outside the run.
+    steps, a temperature, a seed, threads or a size out of range, and OutOfRange for an edit outside the run.
     """
     if not prompt.tokens:
         raise InvalidPrompt("The prompt is empty.", hint="Give at least one token of text.")
@@ -72,10 +78,13 @@ def plan(
         raise InvalidPrompt(f"There is no vector #{outside[0]}: each batch entry has {model.vocabulary}, from #0 on.")
     if outside:
         raise InvalidPrompt(f"Token id {outside[0]} lies outside this model's vocabulary of {model.vocabulary}.")
-    if steps and not model.predicts:
-        raise InvalidInput(
-            f"{model.info.name!r} predicts nothing, so it has no decode steps.", hint="Ask for 0 steps."
-        )
+    if not model.predicts and (steps or temperature):
+        lacks, hint = ("decode steps", "0 steps") if steps else ("temperature of its choices", "a temperature of 0")
+        raise InvalidInput(f"{model.info.name!r} predicts nothing, so it has no {lacks}.", hint=f"Ask for {hint}.")
+    if drawn is not None and len(prompt.tokens) > model.context:
+        raise InvalidInput(f"{len(prompt.tokens)} vectors are more than the {model.context} that this model reads.")
+    if drawn is not None:
+        _check_size(model, len(prompt.tokens), drawn.batch)
     if len(prompt.tokens) + steps > model.context:
         raise PromptTooLong(len(prompt.tokens), steps, model.context)
     if len(edits) > MOST_EDITS:
@@ -102,6 +111,22 @@ def plan(
         raise InvalidInput(
             f"This cannot be recorded: {wrong['loc'][0]} = {wrong['input']!r} ({wrong['msg']})."
         ) from None
+
+
+def _check_size(model: Model, length: int, batch: int) -> None:
+    """Raise InvalidInput where a tensor of a run on vectors would be too large, counted in 4 bytes a value."""
+    run = {Counts.BATCH: batch, Counts.TOKEN: length, Counts.PAST: 0, Counts.KEY: length}
+    for row in model.catalogue:
+        if row.kind is Kind.PARAMETER:
+            continue
+        axes = [model.catalogue.axes[symbol] for symbol in row.shape]
+        shape = [run[axis.counts] if axis.counts in run else model.constants[axis.symbol] for axis in axes]
+        if (size := 4 * math.prod(shape)) > MOST_BYTES:
+            raise InvalidInput(
+                f"This run is too large: {row.site} alone, {' × '.join(map(str, shape))}, would take "
+                f"{-(-size >> 20)} MiB, and {MOST_BYTES >> 20} MiB are the most.",
+                hint="Ask for a smaller batch or fewer positions.",
+            )
 
 
 @torch.inference_mode()

@@ -20,7 +20,7 @@ from provenance.model import Kept, ModelInfo
 from provenance.names import Address
 from provenance.prompt import Drawn, Prompt, Token
 
-FORMAT = 1
+FORMAT = 2
 """Version of the stored form. When it goes up, and how older ones are read: provenance/migration.py."""
 
 _ID_FORMAT = 1

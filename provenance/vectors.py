@@ -9,6 +9,9 @@ from provenance.prompt import Drawn
 LENGTH = 20
 """Positions, where a request does not say how many."""
 
+MOST_LENGTH = 1_000_000
+"""Longer than any model's context; so the numbers need not be written down to see it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
@@ -31,7 +34,7 @@ class Vectors:
 
         Raises InvalidPrompt for a text, and InvalidInput for a size out of range.
         """
-        if text:
+        if text is not None:
             raise InvalidPrompt(
                 "This model reads vectors drawn from a seed, so it takes no text.",
                 hint="Give a length, a batch and an input seed, or the numbers of the vectors as ids.",
@@ -40,8 +43,8 @@ class Vectors:
         if numbers is not None and self.length not in (None, len(numbers)):
             raise InvalidInput(f"The length {self.length} is not the number of ids, {len(numbers)}.")
         length = LENGTH if self.length is None else self.length
-        if length < 1:
-            raise InvalidInput(f"The length must be at least 1, not {length}.")
+        if not 1 <= length <= MOST_LENGTH:
+            raise InvalidInput(f"The length must lie between 1 and {MOST_LENGTH}, not {length}.")
         default = Drawn()
         drawn = Drawn(
             default.batch if self.batch is None else self.batch, default.seed if self.seed is None else self.seed

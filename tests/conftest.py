@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from provenance.digest import digest
 from provenance.gpt2.config import Config
 from provenance.gpt2.model import GPT2
-from provenance.gpt2.weights import digest, shapes
+from provenance.gpt2.weights import shapes
 from provenance.model import ModelInfo
 from provenance.prompt import Prompt, Token
 from provenance.recorder import plan, record

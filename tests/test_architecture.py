@@ -18,7 +18,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("citation",),
     ("catalogue", "markup", "statistics", "vocabulary"),
     ("lookup", "order", "places", "prompt", "showcase", "sources", "summary", "citing", "variants"),
-    ("model", "pictures", "selection", "vectors"),
+    ("digest", "model", "pictures", "selection", "vectors"),
     ("edits", "model_sources"),
     ("trace", "citing_trace"),
     ("storage", "migration", "inputs"),
@@ -45,7 +45,8 @@ KNOW_FAMILIES = (
 )  # fmt: skip
 
 TORCH = (
-    "provenance.model", "provenance.model_sources", "provenance.trace", "provenance.storage", "provenance.store",
+    "provenance.digest", "provenance.model", "provenance.model_sources", "provenance.trace",
+    "provenance.storage", "provenance.store",
     "provenance.trace_files", "provenance.recorder", "provenance.summary", "provenance.lens",
     "provenance.parity", "provenance.verification", "provenance.compare", "provenance.witness",
     "provenance.editing", "provenance.schemes", "provenance.tensor_files", "provenance.difference",

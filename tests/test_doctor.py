@@ -233,7 +233,7 @@ def test_of_a_large_trace_only_the_size_is_checked_unless_deep(
 def test_a_trace_of_a_newer_version_is_named_and_never_moved(store: TraceStore) -> None:
     id = saved(store).id
     file = store.directory / id / "trace.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 2}))
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"format": 3}))
     finding = only(diagnose(repairing=True))
     assert finding.level is Level.ATTENTION
     assert "Update tensor-provenance" in finding.advice

@@ -280,6 +280,8 @@ def test_a_trace_is_cited_by_what_determines_it(api: Api, path: str) -> None:
     assert "greedy" not in bibtex
     out = api.json(f"/api{path}/citation")
     assert (out["batch"], out["input_seed"], out["prompt"]) == (BATCH, 0, None)
+    out = api.json(f"{api.record(prompt=FOX)}/citation")
+    assert (out["batch"], out["input_seed"], out["prompt"]) == (None, None, FOX)
 
 
 def test_a_tensor_without_cited_code_has_nothing_to_cite_but_its_trace(api: Api, path: str) -> None:

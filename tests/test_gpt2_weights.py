@@ -12,11 +12,12 @@ from safetensors.torch import load_file, save_file
 from test_gpt2_model import assert_close, feed, transformers_twin
 from transformers import GPT2Config, GPT2Model
 
+from provenance.digest import digest
 from provenance.errors import InvalidInput, UnknownModel, UnsupportedCheckpoint
 from provenance.gpt2.checkpoints import SEEDED, Checkpoints
 from provenance.gpt2.config import Config, from_hugging_face
 from provenance.gpt2.model import GPT2
-from provenance.gpt2.weights import digest, shapes, untrained
+from provenance.gpt2.weights import shapes, untrained
 
 State = dict[str, torch.Tensor]
 

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from pydantic import SecretStr
 
+from app.examples import record_examples
+from app.pages.lessons.contents import CONTENTS
 from provenance.lessons.chapters import CHAPTERS
 from tests.api_client import Api, running
 from tests.html_tree import Node, tree, words
@@ -231,6 +233,13 @@ def test_a_page_records_for_those_who_have_the_token_and_shows_what_is_stored_to
         assert api.ask("GET", "/lessons/scaled-dot-product").status_code == 200
 
 
+def test_behind_a_token_the_first_start_records_what_the_lessons_usually_read(tmp_path: Path) -> None:
+    with running(tmp_path, token=SecretStr("a token of enough length"), example=True) as api:
+        record_examples(api.explorer)
+        for slug in CONTENTS:
+            assert api.ask("GET", f"/lessons/{slug}").status_code == 200
+
+
 def test_a_full_store_is_said_on_the_page(tmp_path: Path) -> None:
     with running(tmp_path, traces_limit=1) as api:
         assert api.ask("GET", "/lessons/scaled-dot-product").status_code == 200
@@ -262,7 +271,8 @@ def test_the_variances_are_those_of_the_recorded_tensors(scaled: Lesson) -> None
     unit = torch.einsum("bthc,bshc->bhts", *cut).var(correction=0).item()
     measured = [x.var(correction=0).item() for x in (q, k, raw, raw / math.sqrt(width))]
     found = list(scaled.table("Variances").values())
-    assert [row[0] for row in found] == close(*measured, unit, unit / width)
+    # The scaled scores are the recorded float32 ones where the run scales them so.
+    assert [row[0] for row in found] == pytest.approx([*measured, unit, unit / width], rel=1e-6)
     assert [row[1] for row in found[2:]] == close(width * product, product, width, 1)
 
 
@@ -379,7 +389,7 @@ def test_the_answers_on_scaling_are_computed(scaled: Lesson) -> None:
     first, second, third, fourth, fifth = scaled.answers()
     width = q.shape[-1]
     variance = raw.var(correction=0).item()
-    assert first == close(width, variance, variance / width, width)
+    assert first == pytest.approx([width, variance, variance / width, width], rel=1e-6)
     row = weight[0, 0, -1]
     assert second == [row.argmax().item(), row.max().item()]
     assert third == [(row > 0).sum().item(), len(row)]
@@ -485,7 +495,10 @@ def test_the_listing_attends_over_all_channels_at_once(heads: Lesson) -> None:
     listing, block = heads.table("Both ways").values()
     apart = ((single - merged).norm() / merged.norm()).item()
     assert listing == [shape, pytest.approx(apart, rel=1e-6, abs=1e-6)]
-    assert block == [shape, 0]
+    again = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=heads.has_mask)
+    again = again.transpose(1, 2).flatten(2)
+    assert block == [shape, pytest.approx(((again - merged).norm() / merged.norm()).item(), abs=1e-12)]
+    assert isinstance(block[1], float) and 0 < block[1] < 1e-6
 
 
 def test_the_checks_of_split_and_merge_are_exact_and_those_of_products_recomputed(heads: Lesson) -> None:
@@ -498,6 +511,20 @@ def test_the_checks_of_split_and_merge_are_exact_and_those_of_products_recompute
     w, b, qkv = heads.arrays("in_proj.w", "in_proj.b", "qkv")
     difference = (torch.nn.functional.linear(stream, w, b) - qkv).abs().max().item()
     assert shown["Fused queries, keys and values"] == pytest.approx(difference, abs=1e-12)
+
+
+def test_whether_the_model_beside_is_trained_is_said(heads: Lesson, scaled: Lesson) -> None:
+    for lesson in (heads, scaled):
+        part = words(lesson.page.one("section", id="in-gpt2").text)
+        assert "△ untrained" in part
+        assert "In a trained model" not in part
+
+
+@pytest.mark.parametrize("slug", ["scaled-dot-product", "decoder"])
+def test_a_mask_is_checked_against_the_rule_and_not_against_itself(api: Api, slug: str) -> None:
+    shown = Lesson(api, slug, "causal=yes&layers=1&length=4").checks()
+    masked = [name for name in shown if name.startswith(("Masked attention scores", "Attention pattern"))]
+    assert masked and not [name for name in masked if "tril" in name or name.endswith(", m")]
 
 
 def test_every_head_has_its_picture(heads: Lesson) -> None:

@@ -221,6 +221,25 @@ def test_without_the_mask_earlier_positions_learn_of_a_later_one(api: Api, shown
     assert all(number(cells[2]) > 0 for cells in found)
 
 
+@pytest.mark.parametrize("table", [0, 1])
+def test_the_largest_differences_lead_to_the_tensors_that_differ_so(api: Api, shown: Node, table: int) -> None:
+    part = section(shown, "future")
+    pairs = traces_compared(part)
+    if table == 0:
+        sentence = next(p for p in part.all("p") if "equal to the last bit" in p.text)
+        cells = [*(cell for row in rows(part, 0) for cell in row[1:]), sentence]
+        for cell in cells:
+            for found in cell.all("a", "live-number"):
+                one = found.attributes["href"]
+                other = one.replace(*pairs[0])
+                assert number(found) in (0, *apart(values(api, one), values(api, other))), one
+        return
+    for row in rows(part, 1):
+        for cell, pair in zip(row[1:], pairs[1:], strict=True):
+            one = link(cell)
+            assert number(cell) in (0, *apart(values(api, one), values(api, one.replace(*pair)))), one
+
+
 # --- states, and what cannot be one ---
 
 

@@ -157,6 +157,14 @@ class TestPositions:
         assert (goes, stays, stays_too) == ("yes", "no", "no")
         assert free < 1e-5 < 1e-2 < min(with_positions, masked)
 
+    def test_where_a_sharp_softmax_magnifies_rounding_the_page_says_so(self, api: Api) -> None:
+        page = get(api, "/lessons/positions?temperature=0.01&scaled=no&d=64&length=20")
+        (check,) = page.one("section", id="without").all("div", "check")
+        assert "differs" in check.one("span", "badge").text
+        said = words(page.text)
+        assert "beyond what is tolerated" in said and "rounding that this state magnifies" in said
+        assert "which is rounding" not in said
+
     def test_the_first_place_sees_itself_alone_under_a_mask(self, api: Api, positions: Node) -> None:
         _, first, second = live_in(positions.one("section", id="without"), "A causal mask without positions")
         weights = values(api, href(Node("p", {}, [first])))

@@ -478,9 +478,9 @@ def retold(store: TraceStore, id: str, **values: object) -> bytes:
 
 def test_a_newer_format_is_refused_with_what_to_do_and_stays(store: TraceStore, recipe: Recipe) -> None:
     id = saved(store, recipe).id
-    written = retold(store, id, format=2, what_only_a_newer_version_knows=True)
+    written = retold(store, id, format=3, what_only_a_newer_version_knows=True)
     for act in (lambda: fresh(store).open(id), lambda: saved(fresh(store), recipe)):
-        with pytest.raises(NewerTrace, match="by a newer version: it has format 2, this one reads up to 1") as no:
+        with pytest.raises(NewerTrace, match="by a newer version: it has format 3, this one reads up to 2") as no:
             act()
         assert "Update tensor-provenance" in no.value.hint
     assert (store.directory / id / "trace.json").read_bytes() == written
@@ -505,11 +505,20 @@ def test_an_older_format_is_migrated_as_it_is_read_and_not_rewritten(
     def step(tree: dict[str, Any]) -> dict[str, Any]:
         return {("created_at" if key == "when" else key): value for key, value in tree.items()}
 
-    monkeypatch.setattr(migration, "MIGRATIONS", {0: step})
+    monkeypatch.setattr(migration, "MIGRATIONS", {0: step, **migration.MIGRATIONS})
     before = file.read_bytes()
     assert fresh(store).open(trace.id).record == trace.record
     assert [listed.record for listed in fresh(store).list()] == [trace.record]
     assert file.read_bytes() == before
+
+
+def test_a_trace_from_before_runs_could_be_drawn_keeps_its_id(store: TraceStore, recipe: Recipe) -> None:
+    trace = saved(store, recipe)
+    file = store.directory / trace.id / "trace.json"
+    tree = json.loads(file.read_text()) | {"format": 1}
+    del tree["recipe"]["drawn"]
+    file.write_text(json.dumps(tree))
+    assert fresh(store).open(trace.id).record == trace.record
 
 
 def test_each_older_format_has_its_step_and_the_number_is_documented(repository: Path) -> None:

@@ -12,6 +12,7 @@ from torch.nn.functional import gelu
 
 from provenance.catalogue import Catalogue
 from provenance.citation import cite
+from provenance.digest import digest
 from provenance.families import FAMILIES, Family
 from provenance.gpt2 import model as model_module
 from provenance.gpt2 import points_transformers, witnesses
@@ -20,7 +21,7 @@ from provenance.gpt2.config import Config
 from provenance.gpt2.model import GPT2
 from provenance.gpt2.pins import OPENAI
 from provenance.gpt2.points_transformers import Held
-from provenance.gpt2.weights import checkpoint_keys, digest
+from provenance.gpt2.weights import checkpoint_keys
 from provenance.names import Address, is_layered
 from provenance.recorder import plan, record
 from provenance.sources import DirectoryCarrier, PackageCarrier, Sources, default_sources

@@ -50,7 +50,7 @@ def progress_page(explorer: Explorer, job: Job) -> ProgressPage:
     progress = progress_of(job)
     title = "Recording" if progress.waiting else "Recording cancelled" if progress.cancelled else "Recording failed"
     return ProgressPage(
-        frame=frame(Scope.of(explorer), title),
+        frame=frame(Scope.of(explorer, family=recipe.model.family), title),
         text=recipe.text or unquoted(recipe),
         model=recipe.model.name,
         tokens=_length(recipe),

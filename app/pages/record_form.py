@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from app.explorer import Explorer
-from provenance.catalogues import OUTLINES, Reads
+from provenance.catalogues import Reads
 from provenance.errors import (
     InvalidInput,
     InvalidPrompt,
@@ -13,11 +13,9 @@ from provenance.errors import (
     UnsupportedCheckpoint,
 )
 from provenance.prompt import MOST_BATCH, Drawn
-from provenance.vectors import LENGTH
+from provenance.vectors import LENGTH, MOST_LENGTH
 
 DTYPES = ("float32", "bfloat16")
-_LONGEST = 1_000_000
-"""Longer than any model's context; so the numbers need not be written down to see it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +56,9 @@ class VectorsForm:
 def reads_vectors(explorer: Explorer, model: str) -> bool:
     """Whether a model, the default where none is named, is of a family that reads vectors."""
     try:
-        family = explorer.models.family(model or explorer.settings.model)
+        return explorer.models.reads(model or explorer.settings.model) is Reads.VECTORS
     except UnknownModel:
         return False
-    return OUTLINES[family].reads is Reads.VECTORS
 
 
 def refused(form: RecordForm, problem: ProvenanceError) -> RecordForm:
@@ -100,8 +97,8 @@ def temperature_of(text: str) -> float:
 def length_of(text: str) -> int | None:
     """A typed number of positions; None where none is typed. Raises InvalidInput."""
     found = _from_one(text, "The length")
-    if found is not None and found > _LONGEST:
-        raise InvalidInput(f"The length must be at most {_LONGEST}, not {found}.")
+    if found is not None and found > MOST_LENGTH:
+        raise InvalidInput(f"The length must be at most {MOST_LENGTH}, not {found}.")
     return found
 
 

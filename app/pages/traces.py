@@ -9,7 +9,6 @@ from app.pages.links import trace_url, with_query
 from app.pages.numbers import Number, count, short
 from app.pages.progress import Progress, progress_of
 from app.pages.scope import Link, Scope
-from provenance.catalogues import outline_of
 from provenance.edits import Edit
 from provenance.inputs import unquoted
 from provenance.store import Listed
@@ -140,7 +139,7 @@ def trace_row(found: Listed) -> TraceRow:
         edits=_edits(recipe.edits),
         tokens=len(recipe.tokens),
         steps=recipe.steps,
-        predicts=outline_of(recipe.model).predicts,
+        predicts=recipe.drawn is None,
         created_at=found.record.created_at.replace("T", " ")[:16] + " UTC",
         megabytes=Number(f"{size / 1e6:.1f} MB", f"{size} bytes"),
         problem="",

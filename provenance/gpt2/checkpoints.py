@@ -7,13 +7,14 @@ from pathlib import Path
 
 import torch
 
+from provenance.digest import digest
 from provenance.errors import InvalidInput, UnknownModel, UnsupportedCheckpoint
 from provenance.gpt2.config import Config
 from provenance.gpt2.hub import HUB, cached
 from provenance.gpt2.keys import shapes
 from provenance.gpt2.model import GPT2
 from provenance.gpt2.stored import SINGLE
-from provenance.gpt2.weights import DTYPES, digest, open_directory, read_config, untrained
+from provenance.gpt2.weights import DTYPES, open_directory, read_config, untrained
 from provenance.model import ModelInfo
 from provenance.model_sources import Inspection, Kind, Source
 from provenance.prompt import Tokenizer

@@ -1,6 +1,5 @@
 """GPT-2's weights: read from a checkpoint, or made from a seed; always by place (`h.0.ln_1.g`)."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from provenance.gpt2.keys import checkpoint_keys, match, shapes
 from provenance.gpt2.stored import files_sha256, read_stored, refuse_pointer
 from provenance.model_sources import KeyReport
 
-__all__ = ["DTYPES", "Opened", "checkpoint_keys", "digest", "open_directory", "read_config", "read_directory",
+__all__ = ["DTYPES", "Opened", "checkpoint_keys", "open_directory", "read_config", "read_directory",
            "shapes", "untrained"]  # fmt: skip
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -52,15 +51,6 @@ def untrained(config: Config, seed: int = 0) -> dict[str, Tensor]:
             tensor.normal_(std=0.01 if place == "wpe" else 0.02, generator=generator)
         weights[place] = tensor
     return weights
-
-
-def digest(weights: Mapping[str, Tensor]) -> str:
-    """SHA-256 over the names, shapes and values of all weights, in order of name."""
-    total = hashlib.sha256()
-    for place, tensor in sorted(weights.items()):
-        total.update(f"{place} {list(tensor.shape)} {tensor.dtype}\n".encode())
-        total.update(tensor.contiguous().view(torch.uint8).numpy().data)
-    return total.hexdigest()
 
 
 def open_directory(directory: Path, *, pickles: bool = False) -> Opened:

@@ -27,7 +27,7 @@ _SCALED = Chapter(
     slug="scaled-dot-product",
     number=1,
     title="Scaled dot-product attention",
-    summary="Every query meets every key; why the scores are divided by √d before the softmax, and what it saves.",
+    summary="Every query meets every key; why scores are divided by √d before the softmax, and what that prevents.",
     sites={
         "gpt2": _parts(
             "h.attn", "q", "k", "v", "scores_raw", "scores", "softmax.x", "softmax.ex", "pattern", "context"
@@ -91,7 +91,7 @@ _DECODER = Chapter(
     slug="decoder",
     number=5,
     title="The causal decoder",
-    summary="A mask hides the future; the next token's loss; a cache that saves the work and changes nothing.",
+    summary="A mask hides the future; the next token’s loss; a cache that saves work and changes nothing.",
     sites={
         "gpt2": (
             *("tokens", "wte", "embed.tokens"),

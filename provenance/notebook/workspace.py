@@ -8,7 +8,6 @@ from typing import overload
 import torch
 
 from provenance import places
-from provenance.catalogues import OUTLINES, Reads
 from provenance.edits import parse_edit
 from provenance.inputs import unquoted
 from provenance.models import Models
@@ -88,12 +87,7 @@ class Workspace:
     ) -> Trace:
         """Run a prompt, or seeded vectors; see `provenance.record`."""
         text, ids = (prompt, None) if isinstance(prompt, str) else (None, prompt)
-        vectors, drawn = Vectors(length, batch, input_seed), None
-        if OUTLINES[self.models.family(model)].reads is Reads.VECTORS:
-            ids, drawn = vectors.drawn(text, ids)
-        else:
-            vectors.check_none()
-        encoded = self.models.encode(model, text or "") if ids is None else self.models.decode(model, ids)
+        encoded, drawn = self.models.prompt(model, text, ids, Vectors(length, batch, input_seed))
         loaded = self.models.get(model, dtype)
         changes = [parse_edit(loaded.catalogue, loaded.layers, steps, text, self.store.full_id) for text in edits]
         recipe = plan(loaded, encoded, steps=steps, temperature=temperature, seed=seed, edits=changes, drawn=drawn)

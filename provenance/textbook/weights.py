@@ -6,7 +6,6 @@ differ in one option alone agree in all weights that both have, and no table dep
 
 import hashlib
 import math
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -55,15 +54,6 @@ def untrained(config: Config, seed: int = SEED) -> dict[str, Tensor]:
                 tensor.normal_(std=0.02, generator=generator)
         weights[place] = tensor
     return weights
-
-
-def digest(weights: Mapping[str, Tensor]) -> str:
-    """SHA-256 over the names, shapes and values of all weights, in order of name."""
-    total = hashlib.sha256()
-    for place, tensor in sorted(weights.items()):
-        total.update(f"{place} {list(tensor.shape)} {tensor.dtype}\n".encode())
-        total.update(tensor.contiguous().view(torch.uint8).numpy().data)
-    return total.hexdigest()
 
 
 def vectors(config: Config, drawn: Drawn) -> Tensor:

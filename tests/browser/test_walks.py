@@ -37,9 +37,9 @@ def is_the_norm(tab: Page, path: str) -> None:
     assert tab.locator(".expression code").inner_text() == NORM
 
 
-def first_cell(site: Site, address: str, index: str, step: int = 0) -> float:
+def first_cell(site: Site, address: str, index: str, step: int = 0, trace: str = "") -> float:
     query = {"index": index, "step": step}
-    found: float = site.served.json(f"{site.trace}/tensors/{address}/slice", **query)["values"][0]
+    found: float = site.served.json(f"{trace or site.trace}/tensors/{address}/slice", **query)["values"][0]
     return found
 
 
@@ -168,6 +168,6 @@ def test_a_reader_on_a_phone_opens_a_tensor_and_reads_its_value(open_tab: Open, 
     said = tab.locator("#readout").filter(has_text="key 2")
     said.wait_for()
     assert float(" ".join(said.inner_text().split()).split(": ")[1]) == first_cell(
-        site, "h.0.attn.pattern", "0,0,5,2"
+        site, "h.0.attn.pattern", "0,0,5,2", trace=path_of(tab).removesuffix("/h.0.attn.pattern")
     )
     assert tab.evaluate("document.documentElement.scrollWidth") == PHONE["width"]

@@ -152,7 +152,7 @@ def _sums(read: Reading, options: Options) -> tuple[Check, ...]:
             "h.resid_post",
             0,
             read.array(middle) + read.array("h.mlp.out"),
-            r"x'' = x' + m",
+            r"x'' = x' + m" if options.norm == "pre" else r"x'' = \mathrm{norm}(x') + m",
             (middle, "h.mlp.out"),
         ),
     )

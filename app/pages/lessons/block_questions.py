@@ -21,7 +21,7 @@ def questions_of(runs: Runs) -> tuple[Question, ...]:
 def _growth(runs: Runs) -> Question:
     post, pre = runs.post, runs.pre
     return Question(
-        "How many times larger is the stream after the last block than before the first, with the norms before the "
+        "How large is the stream after the last block, relative to before the first, with the norms before the "
         "halves, and with the norms after the sums?",
         answer(
             "Before: {} times, from {} to {}. After: {} times, from {} to {}; there the last thing that happens to "
@@ -89,8 +89,8 @@ def _scale(runs: Runs) -> Question:
     sizes = runs.sizes
     nearest = [part for found in sizes.nearest for part in found]
     return Question(
-        "“GPT-2 124M is the same pattern at 10 × the scale”: which of its sizes is nearest to ten times "
-        "this model’s?",
+        "The lesson text has GPT-2’s 124M as the same pattern at “the 10x the scale”. Which of its sizes is nearest "
+        "to ten times this model’s?",
         answer(
             "Nearest: " + " and ".join(["{}, {} times"] * len(sizes.nearest)) + ". It has {} times the blocks, "
             "{} times the heads, and {} times the parameters.",

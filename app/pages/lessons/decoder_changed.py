@@ -5,13 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.pages.lessons.decoder_runs import TextRuns, VectorRuns
-from app.pages.lessons.parts import Row, Table, small
+from app.pages.lessons.parts import Row, Table, apart
 from app.pages.lessons.reading import Array, Live, Reading
 from app.pages.links import compare_url
-from app.pages.numbers import Number, measure
 from provenance.lessons import decoder
-
-_READABLE = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +46,29 @@ def changed_text(runs: TextRuns) -> ChangedText:
     run, other, at, tokens = runs.decoded, runs.other, runs.at, runs.tokens
     stream = _over_blocks(run, other, "h.resid_post")
     logits = decoder.by_position(run.array("logits"), other.array("logits"))
-    last = run.trace.layers - 1
+
+    def largest(which: slice) -> Live:
+        block, output = stream.live(run, which), float(logits[which].max(initial=0.0))
+        found = float(stream.largest[which].max(initial=0.0))
+        return block if found >= output else run.live(apart(output), "logits")
+
     rows = tuple(
         Row(
             f"{t} “{tokens[t].text}”" + (f" → “{other.trace.recipe.prompt.tokens[t].text}”" if t == at else ""),
-            (run.live(difference(stream[t]), "h.resid_post", last), run.live(difference(logits[t]), "logits")),
+            (stream.live(run, slice(t, t + 1)), run.live(apart(logits[t]), "logits")),
             current=t == at,
         )
         for t in range(len(tokens))
     )
-    shift = decoder.shift(np.maximum(stream, logits), at)
+    shift = decoder.shift(np.maximum(stream.largest, logits), at)
     return ChangedText(
         table=Table("Largest difference by position", ("Position", "stream after any block", "logits"), rows),
         at=at,
         before=tokens[at].text,
         after=other.trace.recipe.prompt.tokens[at].text,
         stream=shift,
-        largest_before=run.live(difference(shift.before), "logits"),
-        largest_after=run.live(difference(shift.after), "logits"),
+        largest_before=largest(slice(at)),
+        largest_after=largest(slice(at, None)),
         length=len(tokens),
         compare_url=compare_url(run.trace.id, other.trace.id),
     )
@@ -74,41 +76,54 @@ def changed_text(runs: TextRuns) -> ChangedText:
 
 def changed_vectors(runs: VectorRuns, stream_out: str) -> ChangedVectors:
     """What another vector at one position changes, with the mask and without; `stream_out` leaves a block."""
-    at, last = runs.at, runs.causal.trace.layers - 1
+    at = runs.at
     causal = _over_blocks(runs.causal, runs.causal_other, stream_out)
     unmasked = _over_blocks(runs.unmasked, runs.unmasked_other, stream_out)
     rows = tuple(
         Row(
             f"{t}" + (" (changed)" if t == at else ""),
             (
-                runs.causal.live(difference(causal[t]), stream_out, last),
-                runs.unmasked.live(difference(unmasked[t]), stream_out, last),
+                causal.live(runs.causal, slice(t, t + 1)),
+                unmasked.live(runs.unmasked, slice(t, t + 1)),
             ),
             current=t == at,
         )
-        for t in range(len(causal))
+        for t in range(len(causal.largest))
     )
-    shifts = decoder.shift(causal, at), decoder.shift(unmasked, at)
+    shifts = decoder.shift(causal.largest, at), decoder.shift(unmasked.largest, at)
     return ChangedVectors(
         table=Table("Largest difference after any block", ("Position", "with the mask", "without"), rows),
         at=at,
-        length=len(causal),
+        length=len(causal.largest),
         causal=shifts[0],
         unmasked=shifts[1],
-        causal_before=runs.causal.live(difference(shifts[0].before), stream_out, last),
-        unmasked_before=runs.unmasked.live(difference(shifts[1].before), stream_out, last),
+        causal_before=causal.live(runs.causal, slice(at)),
+        unmasked_before=unmasked.live(runs.unmasked, slice(at)),
         causal_compare_url=compare_url(runs.causal.trace.id, runs.causal_other.trace.id),
         unmasked_compare_url=compare_url(runs.unmasked.trace.id, runs.unmasked_other.trace.id),
     )
 
 
-def _over_blocks(one: Reading, other: Reading, site: str) -> Array:
-    """The largest difference at each position (T), over all blocks."""
-    layers = range(one.trace.layers)
-    apart: Array = np.max([decoder.by_position(one.array(site, n), other.array(site, n)) for n in layers], axis=0)
-    return apart
+@dataclass(frozen=True, slots=True)
+class _OverBlocks:
+    """The largest differences after each block (L) at each position (T) of two runs."""
+
+    site: str
+    apart: Array
+
+    @property
+    def largest(self) -> Array:
+        """The largest difference at each position (T), over all blocks."""
+        found: Array = self.apart.max(axis=0)
+        return found
+
+    def live(self, reading: Reading, which: slice) -> Live:
+        """The largest difference at some positions, with the block after which it is that large."""
+        here = self.apart[:, which].max(axis=1, initial=0.0)
+        layer = int(here.argmax())
+        return reading.live(apart(here[layer]), self.site, layer)
 
 
-def difference(value: float) -> Number:
-    """A difference to read: small ones by their power of ten, others as any measure."""
-    return measure(float(value)) if value >= _READABLE else small(float(value))
+def _over_blocks(one: Reading, other: Reading, site: str) -> _OverBlocks:
+    pairs = ((one.array(site, layer), other.array(site, layer)) for layer in range(one.trace.layers))
+    return _OverBlocks(site, np.stack([decoder.by_position(a, b) for a, b in pairs]))

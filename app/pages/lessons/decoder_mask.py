@@ -32,7 +32,7 @@ class Gpt2Mask:
 
 @dataclass(frozen=True, slots=True)
 class MaskPart:
-    """The mask: pictures, checks, and what the keys behind a query get. `gpt2` is None where it is not here.
+    """The mask: pictures, checks, and what the keys after a query get. `gpt2` is None where it is not here.
 
     `gap` is how far below its row's largest a score's weight is 0 in float32. `each` counts the hidden cells
     of one head, `future_share` is what the listing, without a mask, gives to the future.
@@ -53,7 +53,7 @@ def mask_part(runs: VectorRuns, text: TextRuns | None) -> MaskPart:
     """The mask of the textbook's causal run, of the default model's, and the listing's run without one."""
     causal, length = runs.causal, runs.causal.array("h.attn.mask").shape[0]
     visible = causal.array("h.attn.mask") != 0
-    score = decoder.masked(causal.array("h.attn.score"), visible)
+    score = decoder.masked(causal.array("h.attn.score"), ~decoder.future(length))
     rows = [
         _row("Textbook, −∞", causal, "h.attn.weight"),
         *([_row("GPT-2, −10¹⁰", text.decoded, "h.attn.pattern")] if text else []),
@@ -66,13 +66,13 @@ def mask_part(runs: VectorRuns, text: TextRuns | None) -> MaskPart:
             figure(causal, "h.attn.weight", "Weights of head 0"),
         ),
         checks=(
-            check(causal, "h.attn.score_masked", 0, score, MASKED, ("h.attn.score", "h.attn.mask")),
-            check(causal, "h.attn.weight", 0, decoder.softmax(score), WEIGHTS, ("h.attn.score", "h.attn.mask")),
+            check(causal, "h.attn.score_masked", 0, score, MASKED, ("h.attn.score",)),
+            check(causal, "h.attn.weight", 0, decoder.softmax(score), WEIGHTS, ("h.attn.score",)),
         ),
         subtracted=mathml(SUBTRACTED),
         gpt2=_gpt2(text.decoded) if text else None,
         table=Table(
-            "What the keys behind a query get, over all layers and heads",
+            "What the keys after a query get, over all layers and heads",
             ("Run", "weights on the future", "exactly 0", "largest", "share of all weight"),
             tuple(rows),
         ),
@@ -86,8 +86,8 @@ def mask_part(runs: VectorRuns, text: TextRuns | None) -> MaskPart:
 def _gpt2(run: Reading) -> Gpt2Mask:
     visible = run.array("h.attn.mask.m") != 0
     hidden = run.array("h.attn.scores_masked")[..., ~visible]
-    weights = decoder.softmax(decoder.masked(run.array("h.attn.scores"), visible))
-    of = ("h.attn.scores", "h.attn.mask.m")
+    of = ("h.attn.scores",)
+    weights = decoder.softmax(decoder.masked(run.array("h.attn.scores"), ~decoder.future(len(visible))))
     return Gpt2Mask(
         figures=(
             figure(run, "h.attn.scores_masked", "GPT-2’s masked scores, head 0"),

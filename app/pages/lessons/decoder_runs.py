@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from app.explorer import Explorer
 from app.pages.lessons.reading import Reading, Readings
 from provenance.errors import InvalidOption, InvalidPrompt, PromptTooLong, UnknownModel, UnsupportedCheckpoint
-from provenance.lens import sequence
 from provenance.lessons.options import Options
 from provenance.prompt import Token
 
@@ -28,11 +27,6 @@ class TextRuns:
     def tokens(self) -> tuple[Token, ...]:
         """The prompt's tokens."""
         return self.decoded.trace.recipe.prompt.tokens
-
-    @property
-    def run(self) -> tuple[Token, ...]:
-        """Every token that was run: the prompt's, then one in each decode step."""
-        return sequence(self.decoded.trace)[:-1]
 
 
 @dataclass(frozen=True, slots=True)

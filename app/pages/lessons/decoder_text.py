@@ -20,6 +20,7 @@ from provenance.verdict import TOLERANCE
 
 LOSS = r"\ell_t = -\log \frac{e^{z_{t,\,x_{t+1}}}}{\sum_v e^{z_{t,v}}}"
 LOGIT = r"z_{t,v} = h_t \cdot \mathrm{wte}_v"
+UNTIED = r"z_{t,v} = h_t \cdot W_v"
 _BYTES = 4
 
 
@@ -100,9 +101,10 @@ def _logit_check(run: Reading, logits: Array, tokens: Sequence[Token]) -> Check:
     """The logit of each token that follows, from the final stream and that token's row of the embedding."""
     table = "lm_head.w" if run.has("lm_head.w") else "wte"
     follows = [token.id for token in tokens[1:]]
+    latex = LOGIT if table == "wte" else UNTIED
     stream, rows = run.array("ln_f.out")[0, :-1], run.array(table)[follows]
     recorded = logits[np.arange(len(follows)), follows]
-    return _check(LOGIT, run, (stream * rows).sum(axis=-1), recorded, ("ln_f.out", table))
+    return _check(latex, run, (stream * rows).sum(axis=-1), recorded, ("ln_f.out", table))
 
 
 def _loss_check(run: Reading, losses: decoder.Losses) -> Check:

@@ -23,7 +23,7 @@ _LABELS: Mapping[str, tuple[str, str]] = {
     "causal": ("Causal mask", ""),
     "positions": ("Positions are put in by", ""),
     "temperature": ("Temperature of the softmax", "from 0.01 to 100"),
-    "scaled": ("Scores are divided by √d", ""),
+    "scaled": ("Scores are divided by √dₖ", ""),
     "seed": ("Seed of the input", ""),
     "text": ("Text for GPT-2", "2 to 40 tokens"),
     "steps": ("Decode steps", ""),

@@ -58,6 +58,7 @@ class MultiHeadPage:
     places: tuple[Place, ...]
     gpt2_losses: Table | None
     gpt2_name: str
+    gpt2_trained: bool
     questions: tuple[Question, ...]
 
 
@@ -88,7 +89,7 @@ def multi_head_page(explorer: Explorer, options: Options) -> MultiHeadPage:
         split=check(
             reading, Q, 0, queries, r"q^{(h)}_{t,c} = q_{t,\;h \cdot d_k + c}", (QKV,)
         ),
-        merge=check(reading, MERGED, 0, merged, r"m = [c^{(1)} \mid \dots \mid c^{(H)}]", (CONTEXT,)),
+        merge=check(reading, MERGED, 0, merged, r"m = [c^{(0)} \mid \dots \mid c^{(H-1)}]", (CONTEXT,)),
         output=check(
             reading, OUT, 0, by_hand.linear(first.merged, first.w, first.b), r"a = m\,W^\top + b", of_output
         ),
@@ -106,6 +107,7 @@ def multi_head_page(explorer: Explorer, options: Options) -> MultiHeadPage:
         places=places(explorer, CHAPTER.sites["gpt2"], gpt2),
         gpt2_losses=losses_table(gpt2.trace.recipe.model.name, gpt2_layers(gpt2)) if gpt2 else None,
         gpt2_name=gpt2.trace.recipe.model.name if gpt2 else "",
+        gpt2_trained=gpt2 is not None and gpt2.trace.recipe.model.trained,
         questions=questions_of(readings, reading, options),
     )  # fmt: skip
 

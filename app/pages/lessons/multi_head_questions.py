@@ -9,18 +9,19 @@ from provenance.lessons.options import Options
 
 
 def questions_of(readings: Readings, reading: Reading, options: Options) -> tuple[Question, ...]:
-    """The questions with their answers, computed from the run, and from the same with one head."""
+    """The questions with their answers, computed from the run, and from the same with one head, or two."""
     first = textbook_layer(reading, 0)
     apart = by_hand.distances(first.weight)
     mean = first.loss(by_hand.averaged(first.weight))
-    one = readings.textbook(options.but(heads=1))
-    parameters, of_one = parameters_of(reading), parameters_of(one)
+    others = 2 if options.heads == 1 else 1
+    other = readings.textbook(options.but(heads=others))
+    parameters, of_other = parameters_of(reading), parameters_of(other)
     patterns = first.weight.shape[0] * first.weight.shape[1] * reading.trace.layers
     asked = [
         Question(
             "How many attention patterns does this run have?",
             answer(
-                "{}: one for each of {} sequences, {} heads and {} layers.",
+                "{}, one for each sequence, head and layer: {} × {} × {}.",
                 reading.live(count(patterns), WEIGHT),
                 *(count(size) for size in first.weight.shape[:2]),
                 count(reading.trace.layers),
@@ -30,11 +31,12 @@ def questions_of(readings: Readings, reading: Reading, options: Options) -> tupl
         Question(
             "Does an attention with more heads have more parameters?",
             answer(
-                "{}. With {} a layer’s attention has {} parameters, with one head {}.",
-                "Yes" if parameters > of_one else "No",
+                "{}. With {} a layer’s attention has {} parameters, with {} {}.",
+                "No" if parameters == of_other else "Yes",
                 plural(options.heads, "head"),
                 reading.live(count(parameters), "h.attn.in_proj.w"),
-                one.live(count(of_one), "h.attn.in_proj.w"),
+                plural(others, "head"),
+                other.live(count(of_other), "h.attn.in_proj.w"),
             ),
             reading.link("h.attn.in_proj.w"),
         ),

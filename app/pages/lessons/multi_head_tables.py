@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.pages.lessons.parts import Row, Table
+from app.pages.lessons.parts import Row, Table, small
 from app.pages.lessons.reading import Array, Live, Reading
 from app.pages.numbers import measure
 from provenance.lessons import multi_head as by_hand
@@ -110,7 +110,7 @@ def losses_table(name: str, layers: list[AttentionLayer]) -> Table:
         "distance of heads",
         "one mean pattern: merged",
         "one mean pattern: out",
-        "heads moved on: out",
+        "pattern of the head before: out",
         "equal weights: out",
     )
     return Table(f"Relative error in {name} when its heads look otherwise", columns, tuple(rows))
@@ -125,12 +125,23 @@ def parameters_of(reading: Reading) -> int:
 def single_of(reading: Reading, options: Options) -> Array:
     """The recorded q, k, v attended to as the first listing does: all channels at once, as one head."""
     q, k, v = (by_hand.merge_heads(reading.array(site)) for site in (Q, "h.attn.k", V))
-    return attention(q, k, v, temperature=options.temperature, visible=visible_of(reading))
+    return attention(
+        q, k, v, scaled=options.scaled, temperature=options.temperature, visible=visible_of(reading)
+    )  # fmt: skip
+
+
+def _in_heads(reading: Reading, options: Options) -> Array:
+    """The recorded q, k, v attended to as the block does, head by head, and merged."""
+    q, k, v = (reading.array(site) for site in (Q, "h.attn.k", V))
+    return by_hand.merge_heads(
+        attention(q, k, v, scaled=options.scaled, temperature=options.temperature, visible=visible_of(reading))
+    )
 
 
 def listing_table(reading: Reading, options: Options) -> Table:
     """The attention of the first listing beside that of the block."""
     merged, single = reading.array(MERGED), single_of(reading, options)
+    heads = _in_heads(reading, options)
     rows = (
         Row(
             "attention(q, k, v), one head",
@@ -138,8 +149,8 @@ def listing_table(reading: Reading, options: Options) -> Table:
         ),
         Row(
             "the block, in heads",
-            (" × ".join(map(str, merged.shape)), reading.live(measure(relative(merged, merged)), MERGED)),
+            (" × ".join(map(str, heads.shape)), reading.live(small(relative(heads, merged)), Q)),
         ),
     )
-    columns = ("the same q, k, v", "shape of the result", "from the merged heads")
+    columns = ("the same q, k, v", "shape of the result", "relative error against the recorded merged heads")
     return Table("Both ways over the recorded queries, keys and values", columns, rows)

@@ -9,13 +9,16 @@ from markupsafe import Markup
 from app.explorer import Explorer
 from app.pages.lessons.reading import Array, Live, Reading
 from app.pages.links import site_url, source_url
-from app.pages.numbers import Number
+from app.pages.numbers import Number, measure
 from app.pages.scope import Link
 from app.pages.view import Asked, view_of
 from app.pages.what import mathml
 from app.pictures.heatmap import cell_size
 from provenance.catalogues import CATALOGUES
 from provenance.verdict import TOLERANCE
+
+_READABLE = 1e-3
+"""From here on a difference is a measure like any other."""
 
 Cell = Live | Number | str | None
 """What a table's cell holds; None is a dash."""
@@ -133,6 +136,11 @@ def small(value: float) -> Number:
         return Number("0", "0.0")
     lead, _, power = f"{value:.1e}".partition("e")
     return Number(f"{lead}e{int(power)}", repr(value))
+
+
+def apart(value: float) -> Number:
+    """A difference as a person reads it: a large one in four digits, a small one by its power of ten."""
+    return measure(float(value)) if abs(value) >= _READABLE else small(float(value))
 
 
 def figure(

@@ -40,7 +40,6 @@ class Sines:
 
     checks: tuple[Check, ...]
     turned: Check
-    turn: Number
     shortest_wave: Live
     longest_wave: Live
     positions: Live
@@ -185,7 +184,6 @@ def _sines(runs: Runs, compared: Alike) -> Sines:
             ("pe", "pe.div"),
             f"each row made by turning the one {TURN} places off, from the recorded",
         ),
-        turn=count(TURN),
         shortest_wave=read.live(measure(float(waves.min())), "pe.div"),
         longest_wave=read.live(measure(float(waves.max())), "pe.div"),
         positions=read.live(count(len(pe)), "pe"),

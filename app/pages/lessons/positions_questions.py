@@ -6,7 +6,6 @@ from app.explorer import Explorer
 from app.pages.lessons.parts import Question, answer, small
 from app.pages.lessons.positions_runs import Runs, runs_of
 from app.pages.lessons.positions_tables import PositionTable, tables_of
-from app.pages.lessons.reading import Live
 from app.pages.numbers import count, measure
 from app.pages.scope import Link
 from provenance.lessons import positions as numbers
@@ -71,14 +70,15 @@ def questions_of(runs: Runs, tables: tuple[PositionTable, ...]) -> tuple[Questio
             "the outputs? And with a causal mask?",
             answer(
                 "Each output goes with its vector: once they are put into the same order, the largest difference is "
-                "{}. With a mask it is {}: the mask lets place t see t + 1 vectors, and so tells the places apart.",
+                "{}, rounding" + ("" if runs.without.follows else " that this state magnifies") + ". With a mask it "
+                "is {}: the mask lets place t, counted from 0, see t + 1 vectors, and so tells the places apart.",
                 runs.without.live(found.in_order),
                 runs.causal.live(masked.in_order),
             ),
             following,
         ),
         Question(
-            "How many of the numbers in each of the tables are learned?",
+            "How many of the numbers in each of the tables are parameters, which training may change?",
             answer(
                 "Of the sines none: they follow from p and d. " + "Of “{}” all {}. " * (len(tables) - 1),
                 *(
@@ -90,7 +90,3 @@ def questions_of(runs: Runs, tables: tuple[PositionTable, ...]) -> tuple[Questio
             tables[-1].reading.link(tables[-1].site),
         ),
     )
-
-
-def _cells(table: PositionTable) -> Live:
-    return table.reading.live(count(table.rows.size), table.site)

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from app.explorer import Explorer
-from app.pages.lessons.parts import Row, Table, small
+from app.pages.lessons.parts import Row, Table, apart
 from app.pages.lessons.reading import Live, Reading, Readings
-from app.pages.numbers import Number, measure
 from provenance.errors import InvalidPrompt, UnknownModel, UnsupportedCheckpoint
 from provenance.lessons.options import Options
 from provenance.lessons.positions import Shuffle, shuffle, shuffled
@@ -70,11 +69,6 @@ class Runs:
     def order(self) -> tuple[int, ...]:
         """The new order of the input's vectors."""
         return self.without.order
-
-
-def apart(value: float) -> Number:
-    """A difference as a person reads it: a large one in four digits, a small one by its power of ten."""
-    return measure(value) if abs(value) >= 1e-3 else small(value)
 
 
 def runs_of(explorer: Explorer, options: Options) -> Runs:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.pages.lessons.parts import Cell, Figure, Row, Table, figure
-from app.pages.lessons.positions_runs import Runs, apart
+from app.pages.lessons.parts import Cell, Figure, Row, Table, apart, figure
+from app.pages.lessons.positions_runs import Runs
 from app.pages.lessons.reading import Array, Reading
 from app.pages.numbers import count, measure
 from app.pictures.curves import CurvesPicture, Series, curves

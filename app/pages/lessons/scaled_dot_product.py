@@ -63,6 +63,7 @@ class ScaledDotProductPage:
     places: tuple[Place, ...]
     gpt2_table: Table | None
     gpt2_name: str
+    gpt2_trained: bool
     questions: tuple[Question, ...]
 
 
@@ -107,6 +108,7 @@ def scaled_dot_product_page(explorer: Explorer, options: Options) -> ScaledDotPr
         places=places(explorer, CHAPTER.sites["gpt2"], gpt2),
         gpt2_table=beside_gpt2_table(run, gpt2) if gpt2 else None,
         gpt2_name=gpt2.trace.recipe.model.name if gpt2 else "",
+        gpt2_trained=gpt2 is not None and gpt2.trace.recipe.model.trained,
         questions=questions_of(run),
     )  # fmt: skip
 
@@ -127,6 +129,4 @@ def _masking(run: Run) -> Check | None:
     if run.visible is None:
         return None
     hidden = np.where(run.visible, run.reading.array(SCORE), -np.inf)
-    return check(
-        run.reading, MASKED, 0, hidden, r"s_{ij} \leftarrow -\infty \text{ where } j > i", (SCORE, "h.attn.mask")
-    )
+    return check(run.reading, MASKED, 0, hidden, r"s_{ij} \leftarrow -\infty \text{ where } j > i", (SCORE,))

@@ -1,7 +1,7 @@
 """The questions of the chapter on scaled dot-product attention."""
 
 from app.pages.lessons.parts import Question, answer, small
-from app.pages.lessons.scaled_dot_product_tables import CONTEXT, RAW, WEIGHT, Run, V
+from app.pages.lessons.scaled_dot_product_tables import CONTEXT, RAW, SCORE, WEIGHT, Run, V
 from app.pages.numbers import count, measure
 from provenance.lessons import scaled_dot_product as by_hand
 from provenance.lessons.multi_head import even
@@ -12,7 +12,8 @@ def questions_of(run: Run) -> tuple[Question, ...]:
     reading, options = run.reading, run.options
     raw, weight, v, context = (reading.array(site) for site in (RAW, WEIGHT, V, CONTEXT))
     width = options.head_width
-    divided = by_hand.scale(raw, width)
+    as_run = options.scaled and options.temperature == 1
+    divided = reading.array(SCORE) if as_run else by_hand.scale(raw, width)
     last = weight[0, 0, -1]
     best = int(last.argmax())
     level = even(weight, run.visible) @ v
@@ -21,7 +22,7 @@ def questions_of(run: Run) -> tuple[Question, ...]:
         Question(
             "By what does dividing by √dₖ divide the variance of the scores?",
             answer(
-                "By {}, the width of a head: measured {} before and {} after, {} times as much.",
+                "By {}, the width of a head: measured, from {} to {}, by a factor of {}.",
                 count(width),
                 run.live(raw.var(), RAW),
                 measure(float(divided.var())),
@@ -36,7 +37,11 @@ def questions_of(run: Run) -> tuple[Question, ...]:
         ),
         Question(
             "How many values does that query mix in this one step, where a recurrent network takes a step for each?",
-            answer("{} of {}.", reading.live(count(seen), WEIGHT), count(last.size)),
+            answer(
+                "{} of {}." + (" The other weights are too small for float32, and 0." if seen < last.size else ""),
+                reading.live(count(seen), WEIGHT),
+                count(last.size),
+            ),
             reading.link(WEIGHT),
         ),
         Question(
@@ -47,7 +52,8 @@ def questions_of(run: Run) -> tuple[Question, ...]:
         Question(
             "Can a channel of an output be larger than in each of the values that it mixes?",
             answer(
-                "No: no weight is negative, and they sum to 1. The furthest that one lies outside is {}: rounding.",
+                "No: no weight is negative, and they sum to 1. The furthest that one lies outside is {}; more than 0 "
+                "could only be rounding.",
                 reading.live(small(max(0.0, by_hand.outside(context, weight, v))), CONTEXT),
             ),
             reading.link(CONTEXT),

@@ -10,6 +10,7 @@ from app.pages.lessons.reading import Array, Live, Reading
 from app.pages.links import lesson_url
 from app.pages.numbers import count, measure
 from provenance.lessons import scaled_dot_product as by_hand
+from provenance.lessons.decoder import future
 from provenance.lessons.multi_head import merge_heads, split_heads
 from provenance.lessons.options import Options, as_text
 
@@ -29,8 +30,8 @@ class Run:
 
     @cached_property
     def visible(self) -> by_hand.Visible | None:
-        """True where a query may see a key; None without a mask."""
-        return self.reading.array("h.attn.mask").astype(bool) if self.options.causal else None
+        """True where a query may see a key, by the rule and not by the recorded mask; None without a mask."""
+        return ~future(self.options.length) if self.options.causal else None
 
     def weights(self, width: int, *, scaled: bool = True, temperature: float = 1.0) -> Array:
         """The pattern that the recorded raw scores would give with another divisor."""
@@ -49,13 +50,16 @@ def variances_table(run: Run) -> Table:
     unit_q, unit_k = (split_heads(by_hand.standardised(merge_heads(x)), heads) for x in (q, k))
     unit = by_hand.raw_scores(unit_q, unit_k)
     product = float(q.var() * k.var())
-    divided = by_hand.scale(raw, width)
+    as_run = run.options.scaled and run.options.temperature == 1
+    divided, of = (reading.array(SCORE), SCORE) if as_run else (by_hand.scale(raw, width), RAW)
     rows = (
         Row("q", (run.live(q.var(), Q), None)),
         Row("k", (run.live(k.var(), K), None)),
         Row("q · k as recorded", (run.live(raw.var(), RAW), measure(width * product))),
-        Row("q · k divided by √dₖ", (run.live(divided.var(), RAW), measure(product))),
-        Row("q · k, every channel brought to variance 1", (run.live(unit.var(), Q), measure(float(width)))),
+        Row("q · k divided by √dₖ", (run.live(divided.var(), of), measure(product))),
+        Row(
+            "q · k, every channel brought to mean 0 and variance 1", (run.live(unit.var(), Q), measure(float(width)))
+        ),
         Row("the same divided by √dₖ", (run.live(by_hand.scale(unit, width).var(), Q), measure(1.0))),
     )
     return Table("Variances, measured, and predicted for independent channels", ("", "measured", "predicted"), rows)
@@ -79,8 +83,16 @@ def widths_table(run: Run) -> Table:
         )
         for each in found
     )
-    columns = ("channels", "variance", "predicted", "divided by √", "largest weight", "with the scale")
-    return Table("Scores over the first channels of q and k, each brought to variance 1", columns, rows)
+    columns = (
+        "channels",
+        "variance",
+        "predicted",
+        "variance with the scale",
+        "largest weight",
+        "largest weight with the scale",
+    )
+    caption = "Scores over the first channels of q and k, each brought to mean 0 and variance 1"
+    return Table(caption, columns, rows)
 
 
 def saturation_table(run: Run) -> Table:
@@ -100,7 +112,7 @@ def saturation_table(run: Run) -> Table:
         heading = f"{'scaled' if scaled else 'not scaled'}, temperature {as_text(temperature)}"
         url = "" if current else lesson_url(SLUG, state.query)
         rows.append(Row(heading, _softness(run, weights, WEIGHT if current else RAW), url, current))
-    columns = ("scores", "entropy, in nats", "as part of the most", "largest weight", "can move")
+    columns = ("scores", "entropy, in nats", "as a share of the largest", "largest weight", "can move")
     return Table("How far the softmax is from even, as means over all rows", columns, tuple(rows))
 
 
@@ -140,7 +152,7 @@ def by_text_table(run: Run) -> Table:
             run.live(found.largest, RAW),
         )
         rows.append(Row(heading, cells))
-    columns = ("raw scores divided", "divisor", "variance", "entropy, as part of the most", "largest weight")
+    columns = ("raw scores divided", "divisor", "variance", "entropy, as a share of the largest", "largest weight")
     return Table("Two divisors for the same recorded scores, at temperature 1", columns, tuple(rows))
 
 
@@ -163,7 +175,7 @@ def beside_gpt2_table(run: Run, gpt2: Reading) -> Table:
         measured.append((reading.live(count(q.shape[-1]), Q), *cells))
     headings = (
         "width of a head dₖ", "variance of q", "variance of k", "variance of q · k", "predicted if independent",
-        "variance after scaling", "entropy, as part of the most", "largest weight",
+        "variance after scaling", "entropy, as a share of the largest", "largest weight",
     )  # fmt: skip
     rows = tuple(Row(heading, tuple(pair)) for heading, *pair in zip(headings, *measured, strict=True))
     return Table("Layer 0 of both models", ("", "here", gpt2.trace.recipe.model.name), rows)
