@@ -47,6 +47,7 @@ def faults(apply: str) -> tuple[int, int]:
 
 
 @pytest.mark.skipif(not GLIBC, reason="the allocator is not glibc's")
+@pytest.mark.slow
 def test_a_freed_block_is_used_again_without_fresh_pages() -> None:
     first, again = faults("assert keep_freed_memory()")
     assert again < first / 10

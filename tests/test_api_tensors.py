@@ -53,6 +53,7 @@ def test_the_prefill_has_all_tokens_and_a_decode_step_one(api: Api, trace: str, 
 
 
 @pytest.mark.parametrize("address", addresses(), ids=str)
+@pytest.mark.slow
 def test_each_summary_is_numpys_of_the_same_values(api: Api, trace: str, address: Address) -> None:
     summary = api.json(f"{trace}/tensors/{address}")
     values = api.values(f"{trace}/tensors/{address}.npy")

@@ -93,13 +93,19 @@ STYLE_LINES = 600
 
 
 @lru_cache
-def modules() -> dict[str, ast.Module]:
+def files() -> dict[str, Path]:
     """Every module of the two packages, by its dotted name."""
     found = {}
     for path in [*ROOT.glob("provenance/**/*.py"), *ROOT.glob("app/**/*.py")]:
         parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text())
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
+
+
+@lru_cache
+def modules() -> dict[str, ast.Module]:
+    """What stands in them."""
+    return {name: ast.parse(path.read_text()) for name, path in files().items()}
 
 
 def imported(tree: ast.AST, known: frozenset[str]) -> set[str]:
@@ -131,7 +137,7 @@ def layer(module: str) -> int:
     return next(number for number, parts in enumerate(LAYERS) if part in parts)
 
 
-OURS = sorted(name for name in modules() if name.startswith("provenance."))
+OURS = sorted(name for name in files() if name.startswith("provenance."))
 
 
 def test_every_module_has_its_layer() -> None:

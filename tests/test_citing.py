@@ -148,6 +148,7 @@ def test_lines_of_a_settled_blob_are_cited_with_revision_and_path() -> None:
 
 
 @pytest.mark.parametrize("code", EVERY, ids=lambda code: f"{code.lines}-{code.settled}")
+@pytest.mark.slow
 def test_every_evidence_can_be_read_by_the_parsers_of_its_formats(code: CodeCitation) -> None:
     bibtex_fields(code.bibtex)
     cff = cff_fields(code.cff)

@@ -98,6 +98,7 @@ def test_two_models_diverge_at_the_first_parameter_that_differs(one: Recorded, t
     assert "The models have other weights: tiny and other." in found.notes
 
 
+@pytest.mark.slow
 def test_two_prompts_of_equal_length_diverge_at_the_tokens(
     one: Recorded, tiny_model: GPT2, tiny_store: TraceStore
 ) -> None:
@@ -118,6 +119,7 @@ def test_steps_that_one_side_lacks_are_said(one: Recorded, tiny_model: GPT2, tin
     assert "Only A has decode steps over 1; they are not compared." in found.notes
 
 
+@pytest.mark.slow
 def test_bfloat16_agrees_in_what_is_only_rounded_and_has_its_own_tolerance(
     one: Recorded, tiny_store: TraceStore
 ) -> None:

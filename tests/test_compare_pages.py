@@ -215,6 +215,7 @@ def test_equal_runs_agree_bit_for_bit_and_have_nothing_to_draw(api: Api, fox: st
     assert not shown.all("figure", "growth") and not shown.all("section", id="focus")
 
 
+@pytest.mark.slow
 def test_two_dtypes_say_so_and_keep_their_own_tolerance(api: Api, fox: str) -> None:
     coarse = recorded(api, FOX, steps=1, dtype="bfloat16")
     shown = page(api, f"/compare?a={fox}&b={coarse}&at=h.0.ln_1.out")

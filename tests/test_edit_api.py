@@ -182,6 +182,7 @@ def test_the_json_of_a_changed_run_is_the_traces_and_the_list_marks_it(capsys: p
 @pytest.mark.parametrize(
     "edit", ["h.1.attn.pattern", "h.1.attn.patern=0", "h.9.attn.out=0", "h.1.attn.out=trace:abcdef"]
 )
+@pytest.mark.slow
 def test_a_set_that_cannot_be_exits_with_2(capsys: pytest.CaptureFixture[str], edit: str) -> None:
     code, out, err = shell(capsys, "record", SHORT, "--set", edit)
     assert (code, out) == (2, "")

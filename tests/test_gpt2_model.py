@@ -231,6 +231,7 @@ SHAPE_ONLY = {("h.attn.scores", "h.attn.mask.i"), ("h.attn.scores", "h.attn.mask
 
 
 @pytest.mark.parametrize("site", [row.site for row in CATALOGUE])
+@pytest.mark.slow
 def test_a_replaced_tensor_changes_its_readers_and_nothing_that_does_not_depend_on_it(
     tiny_model: GPT2, site: str
 ) -> None:

@@ -136,6 +136,7 @@ def test_an_unknown_chapter_is_not_found(api: Api) -> None:
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.slug)
+@pytest.mark.slow
 def test_a_chapter_leads_to_those_beside_it_in_the_same_state(api: Api, chapter: Any) -> None:
     page = Lesson(api, chapter.slug, "causal=yes").page
     beside = {link.attributes["rel"]: link.attributes["href"] for link in page.one("nav", "lesson-order").all("a")}
@@ -156,6 +157,7 @@ def test_every_check_of_a_chapter_holds_and_ids_are_unique(api: Api, chapter: An
 
 @pytest.mark.parametrize("query", STATES)
 @pytest.mark.parametrize("slug", ATTENTION)
+@pytest.mark.slow
 def test_a_state_is_a_url_and_its_checks_hold(api: Api, slug: str, query: str) -> None:
     lesson = Lesson(api, slug, query)
     assert {badge for _, badge in lesson.checks().values()} == {"✓ holds"}
@@ -212,6 +214,7 @@ def test_an_option_that_cannot_be_taken_is_said_at_its_field(
     assert not page.all("div", "check")
 
 
+@pytest.mark.slow
 def test_a_read_only_server_shows_what_is_stored_and_says_so_where_it_is_not(tmp_path: Path) -> None:
     with running(tmp_path) as first:
         assert first.ask("GET", "/lessons/multi-head?layers=1").status_code == 200
@@ -233,6 +236,7 @@ def test_a_page_records_for_those_who_have_the_token_and_shows_what_is_stored_to
         assert api.ask("GET", "/lessons/scaled-dot-product").status_code == 200
 
 
+@pytest.mark.slow
 def test_behind_a_token_the_first_start_records_what_the_lessons_usually_read(tmp_path: Path) -> None:
     with running(tmp_path, token=SecretStr("a token of enough length"), example=True) as api:
         record_examples(api.explorer)
@@ -513,6 +517,7 @@ def test_the_checks_of_split_and_merge_are_exact_and_those_of_products_recompute
     assert shown["Fused queries, keys and values"] == pytest.approx(difference, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_whether_the_model_beside_is_trained_is_said(heads: Lesson, scaled: Lesson) -> None:
     for lesson in (heads, scaled):
         part = words(lesson.page.one("section", id="in-gpt2").text)
@@ -527,6 +532,7 @@ def test_a_mask_is_checked_against_the_rule_and_not_against_itself(api: Api, slu
     assert masked and not [name for name in masked if "tril" in name or name.endswith(", m")]
 
 
+@pytest.mark.slow
 def test_every_head_has_its_picture(heads: Lesson) -> None:
     (weight,) = heads.arrays("weight")
     pictures = heads.page.one("div", "lesson-figures").all("img")

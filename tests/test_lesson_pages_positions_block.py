@@ -83,6 +83,7 @@ class TestEachOfBoth:
         assert isinstance(found, Node)
         return found
 
+    @pytest.mark.slow
     def test_every_check_holds_and_says_by_how_much(self, chapter: str, request: pytest.FixtureRequest) -> None:
         checks = self.page(chapter, request).all("div", "check")
         assert len(checks) >= 5

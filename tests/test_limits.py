@@ -244,6 +244,7 @@ def test_a_full_store_says_so_and_deletes_nothing(tmp_path: Path) -> None:
         api.record(prompt="two")
 
 
+@pytest.mark.slow
 def test_so_does_a_full_disk_budget(tmp_path: Path) -> None:
     with running(tmp_path, store_limit_mib=1) as api:
         record = api.json(api.record(prompt="one"))

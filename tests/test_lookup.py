@@ -162,6 +162,7 @@ NASTY = [
 
 
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
+@pytest.mark.slow
 def test_no_text_breaks_looking_up_or_searching(text: str) -> None:
     assert isinstance(normal_expression(text), str)
     search(CATALOGUE, text)

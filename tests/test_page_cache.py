@@ -171,6 +171,7 @@ def test_other_answers_are_compressed_where_that_helps(api: Api, trace: Trace) -
 # --- never stale ---
 
 
+@pytest.mark.slow
 def test_a_new_trace_and_a_deleted_one_are_seen_at_once(api: Api, trace: Trace) -> None:
     urls = pages_of(trace)
     assert_as_rendered_anew(api, *urls)
@@ -236,6 +237,7 @@ def test_a_finished_verification_is_seen(api: Api) -> None:
     api.explorer.store.delete(proven.id)
 
 
+@pytest.mark.slow
 def test_a_changed_run_is_listed_by_the_run_that_it_changes(api: Api, trace: Trace) -> None:
     url = f"/traces/{trace.id}"
     before = [get(api, url).text for _ in range(2)][-1]

@@ -155,6 +155,7 @@ def test_a_fault_that_is_not_known_is_refused() -> None:
 # --- the comparison finds what was planted ---
 
 
+@pytest.mark.slow
 def test_without_a_fault_every_tensor_agrees(bench: Bench, files: dict[str, Path]) -> None:
     found = bench.compare("demo", files["right"])
     assert found.agrees and found.unknown == () and found.unfit == ()
@@ -289,6 +290,7 @@ def test_the_page_shows_what_the_report_says_of_each_fault(bench: Bench, files: 
 
 
 @pytest.mark.parametrize("model", MODELS)
+@pytest.mark.slow
 def test_the_tolerance_lies_between_rounding_and_the_smallest_faults(
     bench: Bench, tmp_path: Path, model: str
 ) -> None:

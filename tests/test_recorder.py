@@ -348,6 +348,7 @@ def test_the_cache_stays_within_its_budget_and_drops_what_was_used_longest_ago(
     assert counted.runs == 4
 
 
+@pytest.mark.slow
 def test_many_traces_do_not_grow_the_cache(tiny_model: GPT2, tmp_path: Path) -> None:
     store, replayer = TraceStore(tmp_path), Replayer(budget_bytes=100_000)
     for first in range(12):
@@ -388,6 +389,7 @@ def test_two_threads_that_record_at_once_get_what_each_gets_alone(tiny_model: GP
         assert all(same_bits(together[number][1][name], tensor) for name, tensor in tensors.items())
 
 
+@pytest.mark.slow
 def test_two_threads_that_replay_different_traces_get_their_own_tensors(tiny_model: GPT2, tmp_path: Path) -> None:
     store, replayer = TraceStore(tmp_path), Replayer(budget_bytes=50_000)
     prompts = [PROMPT_IDS, PROMPT_IDS[::-1]]

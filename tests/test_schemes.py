@@ -223,6 +223,7 @@ SIZES = st.integers(1, 5)
 
 @settings(deadline=None)
 @given(st.sampled_from([pair for pair in ALIASED if not pair[1].hides]), st.data())
+@pytest.mark.slow
 def test_fitting_undoes_laying_out_for_every_name_and_size(
     pair: tuple[Intermediate, Alias], data: st.DataObject
 ) -> None:

@@ -147,6 +147,7 @@ def first_visit(api: Api, url: str) -> tuple[int, int]:
     return without, without + sum(sent(api, each) for each in needs.pictures if not each.startswith("data:"))
 
 
+@pytest.mark.slow
 def test_a_first_visit_is_small(api: Api) -> None:
     id = api.record(prompt=FOX, steps=3).removeprefix("/api/traces/")
     own = f"/traces/{id}"

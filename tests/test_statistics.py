@@ -133,6 +133,7 @@ def test_a_measurement_leaves_nothing_behind_for_the_next(machine: Compiled) -> 
         assert machine.statistics(drawn("normal", 500)) == before
 
 
+@pytest.mark.slow
 def test_threads_measure_at_the_same_time(machine: Compiled) -> None:
     wanted = {kind: machine.statistics(drawn(kind, 30_001)) for kind in KINDS}
     wrong: list[str] = []

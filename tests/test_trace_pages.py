@@ -101,6 +101,7 @@ def test_token_text_is_escaped(api: Api) -> None:
         assert "<script>alert" not in api.ask("GET", at).text
 
 
+@pytest.mark.slow
 def test_of_many_tokens_those_around_the_position_are_shown(api: Api) -> None:
     address = recorded(api, "a b c d " * 15)
     shown = page(api, address)
