@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
@@ -11,9 +10,9 @@ import pytest
 from api_client import Api, running
 from html_tree import tree
 from safetensors.numpy import load_file, save_file
+from shell import Shell
 
 import provenance.notebook.sites as sites
-from app.cli import main
 from app.doctor_disk import check_traces
 from app.export.site import MARKER, export_site
 from app.findings import Diagnosis
@@ -31,37 +30,6 @@ from provenance.order import computation_order
 OURS = "textbook"
 SMALL = f"{OURS}-causal-d8-h2-l1"
 NOTHING = "The model of this trace predicts nothing"
-
-
-class Shell:
-    """Runs the command line in this process."""
-
-    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
-        self._capture = capture
-
-    def __call__(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit code, standard output and standard error."""
-        with pytest.raises(SystemExit) as stopped:
-            main(arguments)
-        out, err = self._capture.readouterr()
-        assert isinstance(stopped.value.code, int)
-        return stopped.value.code, out, err
-
-    def out(self, *arguments: str) -> str:
-        """Standard output of a command that succeeds without a complaint."""
-        code, out, err = self(*arguments)
-        assert (code, err) == (0, "")
-        return out
-
-    def json(self, *arguments: str) -> Any:
-        """The JSON that a command prints."""
-        return json.loads(self.out(*arguments, "--json"))
-
-    def refusal(self, *arguments: str) -> str:
-        """The complaint of a command that was asked for what cannot be."""
-        code, out, err = self(*arguments)
-        assert (code, out) == (2, "")
-        return err
 
 
 @pytest.fixture

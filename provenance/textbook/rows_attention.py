@@ -2,7 +2,7 @@
 
 from provenance.catalogue import Across, Intermediate, Read
 from provenance.textbook.config import CAUSAL, POST_NORM, POST_NORM_WITH, POST_NORM_WITHOUT, PRE_NORM, UNMASKED
-from provenance.textbook.rows_shared import BLOCK_INPUT, gain_and_bias, layer_norm, weight_and_bias
+from provenance.textbook.rows_shared import BLOCK_INPUT, gain_and_bias, layer_norm, norm_out, weight_and_bias
 
 _ATTENTION = ("Transformer block", "Attention")
 _NORM = (*_ATTENTION, "LayerNorm 1")
@@ -15,25 +15,6 @@ _SQUARE = ("B", "H", "T", "S")
 _FACTORS = (Read("h.attn.q"), Read("h.attn.k"))
 _MASK = "h.attn.mask"
 
-
-def _norm_out(when: str, argument: str, title: str, description: str, variant: str) -> Intermediate:
-    at = f"h.{when}.norm1"
-    return Intermediate(
-        site=f"{at}.out",
-        name=f"self.norm1({argument})",
-        title=title,
-        description=description,
-        shape=("B", "T", "d"),
-        group=_NORM,
-        operation=f"{when}_norm_1",
-        formula=r"\hat{x} \odot g + b",
-        points=(),
-        inputs=(Read(f"{at}.normalized"), Read("h.norm1.g"), Read("h.norm1.b")),
-        variant=variant,
-        stream=variant == POST_NORM,
-    )
-
-
 _BEFORE = (
     *gain_and_bias("h.norm1", "norm1", "LayerNorm 1", _NORM),
     *layer_norm(
@@ -41,9 +22,9 @@ _BEFORE = (
         "x",
         "LayerNorm 1 (pre-norm)",
         tuple(read for read in BLOCK_INPUT if read.variant != POST_NORM),
-        _norm_out(
-            "pre", "x", "Normalized attention input",
-            "What the attention reads: the residual stream after this block's first LayerNorm.", PRE_NORM,
+        norm_out(
+            1, "pre", "x", "Normalized attention input",
+            "What the attention reads: the residual stream after this block's first LayerNorm.", PRE_NORM, _NORM,
         ),
     ),
 )  # fmt: skip
@@ -53,9 +34,9 @@ _AFTER = layer_norm(
     "x + a",
     "LayerNorm 1 (post-norm)",
     (Read("h.resid_mid"),),
-    _norm_out(
-        "post", "x + a", "Normalized stream after attention",
-        "The residual stream between the block's halves: their sum, normalized.", POST_NORM,
+    norm_out(
+        1, "post", "x + a", "Normalized stream after attention",
+        "The residual stream between the block's halves: their sum, normalized.", POST_NORM, _NORM,
     ),
 )  # fmt: skip
 

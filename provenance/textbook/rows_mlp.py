@@ -2,31 +2,12 @@
 
 from provenance.catalogue import Intermediate, Read
 from provenance.textbook.config import POST_NORM, PRE_NORM
-from provenance.textbook.rows_shared import gain_and_bias, layer_norm, weight_and_bias
+from provenance.textbook.rows_shared import gain_and_bias, layer_norm, norm_out, weight_and_bias
 
 _MLP = ("Transformer block", "MLP")
 _NORM = (*_MLP, "LayerNorm 2")
 _EXPAND = (*_MLP, "Expansion")
 _PROJECT = (*_MLP, "Projection")
-
-
-def _norm_out(when: str, argument: str, title: str, description: str, variant: str) -> Intermediate:
-    at = f"h.{when}.norm2"
-    return Intermediate(
-        site=f"{at}.out",
-        name=f"self.norm2({argument})",
-        title=title,
-        description=description,
-        shape=("B", "T", "d"),
-        group=_NORM,
-        operation=f"{when}_norm_2",
-        formula=r"\hat{x} \odot g + b",
-        points=(),
-        inputs=(Read(f"{at}.normalized"), Read("h.norm2.g"), Read("h.norm2.b")),
-        variant=variant,
-        stream=variant == POST_NORM,
-    )
-
 
 MLP = (
     *gain_and_bias("h.norm2", "norm2", "LayerNorm 2", _NORM),
@@ -35,9 +16,9 @@ MLP = (
         "x",
         "LayerNorm 2 (pre-norm)",
         (Read("h.resid_mid"),),
-        _norm_out(
-            "pre", "x", "Normalized MLP input",
-            "What the MLP reads: the residual stream after this block's second LayerNorm.", PRE_NORM,
+        norm_out(
+            2, "pre", "x", "Normalized MLP input",
+            "What the MLP reads: the residual stream after this block's second LayerNorm.", PRE_NORM, _NORM,
         ),
     ),
     *weight_and_bias(
@@ -109,9 +90,9 @@ MLP = (
         "x + self.mlp(x)",
         "LayerNorm 2 (post-norm)",
         (Read("h.resid_post"),),
-        _norm_out(
-            "post", "x + self.mlp(x)", "Normalized stream after the MLP",
-            "The stream as it leaves a post-norm block and enters the next one.", POST_NORM,
+        norm_out(
+            2, "post", "x + self.mlp(x)", "Normalized stream after the MLP",
+            "The stream as it leaves a post-norm block and enters the next one.", POST_NORM, _NORM,
         ),
     ),
 )  # fmt: skip

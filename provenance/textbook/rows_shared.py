@@ -101,3 +101,24 @@ def layer_norm(
         ),
         out,
     )  # fmt: skip
+
+
+def norm_out(
+    number: int, when: str, argument: str, title: str, description: str, variant: str, group: tuple[str, ...]
+) -> Intermediate:
+    """What a block's first or second LayerNorm gives: before a half (`pre`), or after its sum (`post`)."""
+    at, parameters = f"h.{when}.norm{number}", f"h.norm{number}"
+    return Intermediate(
+        site=f"{at}.out",
+        name=f"self.norm{number}({argument})",
+        title=title,
+        description=description,
+        shape=("B", "T", "d"),
+        group=group,
+        operation=f"{when}_norm_{number}",
+        formula=r"\hat{x} \odot g + b",
+        points=(),
+        inputs=(Read(f"{at}.normalized"), Read(f"{parameters}.g"), Read(f"{parameters}.b")),
+        variant=variant,
+        stream=variant == POST_NORM,
+    )

@@ -48,6 +48,8 @@ SHOTS: Mapping[str, Shot] = {
     "tensor-phone": Shot(_SCORES, width=390, height=844),
     "patterns": Shot("{trace}/h.{layer}.attn.pattern?head={head}", top=".heads"),
     "drift": Shot("/sources/drift"),
+    "lesson": Shot("/lessons/scaled-dot-product", top="#scores"),
+    "lesson-heads": Shot("/lessons/multi-head", top="#heads", scheme="dark"),
     "compare-port": Shot("/compare?a={id}&b={port}"),
 }
 """Every picture, by the name of its file. None shows lines of the cited files: those stay out of the repository."""
