@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from .conftest import PHONE, Open, Site
-from .test_everybody import check
+from .kinds import check
 
 pytestmark = pytest.mark.browser
 

@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from .conftest import Open, Site
 from .exported import Place
-from .test_everybody import PAGES, check
+from .kinds import PAGES, check
 
 pytestmark = pytest.mark.browser
 
