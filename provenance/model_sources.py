@@ -30,10 +30,10 @@ class Source:
     name: str
     description: str
     available: bool
+    family: str
     directory: Path | None = None
     kind: Kind = Kind.DIRECTORY
     advice: str = ""
-    family: str = "gpt2"
 
 
 @dataclass(frozen=True, slots=True)

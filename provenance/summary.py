@@ -130,7 +130,7 @@ def summarize_all(tensors: Iterable[Pair], threads: int | None = None) -> tuple[
 
 def _several(pairs: Sequence[Pair]) -> list[Summary]:
     """Summaries of up to SEVERAL tensors: in one call what machine code measures as a whole."""
-    compiled = ready(sum(tensor.numel() for tensor, _ in pairs))
+    compiled = ready(0)  # what is left to `summarize` is counted there
     plain = [index for index, (_, masked) in enumerate(pairs) if masked is None]
     rows = (
         {index: cells for index in plain if (cells := _as_float32(pairs[index][0])) is not None} if compiled else {}

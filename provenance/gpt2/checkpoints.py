@@ -19,6 +19,8 @@ from provenance.model import ModelInfo
 from provenance.model_sources import Inspection, Kind, Source
 from provenance.prompt import Tokenizer
 
+FAMILY = "gpt2"
+
 SEEDED = {
     "gpt2-untrained": (
         Config(),
@@ -45,7 +47,7 @@ class Checkpoints:
     InvalidInput where two have the same one, or that of a built-in model.
     """
 
-    family = "gpt2"
+    family = FAMILY
 
     def __init__(self, directories: Iterable[Path] = (), demo: Path = DEMO_DIRECTORY) -> None:
         self.demo = demo.resolve()
@@ -69,7 +71,7 @@ class Checkpoints:
         """Every model by name, those that are not here included."""
         return (
             _demo_source(self.demo),
-            *(Source(name, text, True, kind=Kind.SEEDED) for name, (_, text) in SEEDED.items()),
+            *(Source(name, text, True, FAMILY, kind=Kind.SEEDED) for name, (_, text) in SEEDED.items()),
             *(_directory_source(name, path) for name, path in self.directories.items()),
             *(_hub_source(name) for name in HUB if name not in self.directories),
         )
@@ -106,7 +108,7 @@ class Checkpoints:
         # In float32 already, this copies nothing: the weights stay mapped from their file.
         weights = {place: tensor.to(DTYPES[dtype]) for place, tensor in weights.items()}
         _check_finite(weights, name)
-        info = ModelInfo(name, "gpt2", config.as_json(), sha256, origin, trained, dtype)
+        info = ModelInfo(name, FAMILY, config.as_json(), sha256, origin, trained, dtype)
         return GPT2(config, weights, info, source.directory)
 
     def knows(self, name: str) -> bool:
@@ -177,12 +179,14 @@ def _configured(found: Inspection, config: Config) -> Inspection:
 def _demo_source(directory: Path) -> Source:
     text = "A small GPT-2 that this project trained; it ships with it"
     here = (directory / "config.json").is_file() and (directory / SINGLE).is_file()
-    return Source(DEMO, text, here, directory, Kind.DEMO, "" if here else "This copy of the project came without it.")
+    advice = "" if here else "This copy of the project came without it."
+    return Source(DEMO, text, here, FAMILY, directory, Kind.DEMO, advice)
 
 
 def _directory_source(name: str, path: Path) -> Source:
     here = path.is_dir()
-    return Source(name, f"Directory {name}", here, path, advice="" if here else f"The directory {name!r} is gone.")
+    advice = "" if here else f"The directory {name!r} is gone."
+    return Source(name, f"Directory {name}", here, FAMILY, path, advice=advice)
 
 
 def _hub_source(name: str) -> Source:
@@ -195,6 +199,7 @@ def _hub_source(name: str) -> Source:
         name,
         f"OpenAI's weights, as published in {published.repository}",
         directory is not None,
+        FAMILY,
         directory,
         Kind.HUB,
         "" if directory else advice,

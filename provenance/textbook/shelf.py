@@ -61,4 +61,4 @@ class Textbooks:
 
 def _source(config: Config) -> Source:
     usual = "A textbook transformer with options of its own and seeded random weights"
-    return Source(config.name, _DESCRIPTIONS.get(config, usual), True, kind=Kind.SEEDED, family=FAMILY)
+    return Source(config.name, _DESCRIPTIONS.get(config, usual), True, FAMILY, kind=Kind.SEEDED)
