@@ -110,12 +110,21 @@ def test_both_masks_leave_exactly_nothing_and_the_listing_does_not(shown: Node) 
 
 def test_every_check_of_the_page_holds_and_says_by_how_much(shown: Node) -> None:
     checks = shown.all("div", "check")
-    assert len(checks) == 5
+    assert len(checks) == 6
     for check in checks:
         difference, tolerance = (float(data.attributes["value"]) for data in check.all("data"))
         assert difference <= tolerance
         assert "holds" in check.one("span", "badge").text
         assert check.one("math")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("slug", CONTENTS)
+def test_no_formula_of_a_chapter_stands_without_a_check(api: Api, slug: str) -> None:
+    main = get(api, f"/lessons/{slug}").one("main")
+    formulas = main.all("div", "formula")
+    assert formulas
+    assert len(main.all("math")) == len(formulas) == len(main.all("div", "check"))
 
 
 # --- the loss ---

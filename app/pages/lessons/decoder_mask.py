@@ -1,32 +1,32 @@
 """The mask in the chapter on the causal decoder: the textbook's, GPT-2's, and none at all."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from markupsafe import Markup
 
 from app.pages.lessons.decoder_runs import TextRuns, VectorRuns
-from app.pages.lessons.parts import Check, Figure, Row, Table, check, figure
+from app.pages.lessons.parts import Check, Figure, Row, Table, check, figure, small
 from app.pages.lessons.reading import Array, Live, Reading
 from app.pages.numbers import Number, count, measure, percent
-from app.pages.what import mathml
 from provenance.lessons import decoder
+from provenance.verdict import TOLERANCE
 
 MASKED = r"m_{tj} = s_{tj} \;\; (j \le t), \qquad m_{tj} = -\infty \;\; (j > t)"
 WEIGHTS = r"w = \mathrm{softmax}(m)"
-SUBTRACTED = r"w\,b - 10^{10}\,(1 - b)"
+SUBTRACTED = r"m = w\,b - 10^{10}\,(1 - b)"
 
 
 @dataclass(frozen=True, slots=True)
 class Gpt2Mask:
     """What GPT-2 does to hidden scores: `filled` of the `cells` of one layer are −10¹⁰, whatever stood there.
 
-    `check` puts −∞ in the place of −10¹⁰ and compares the weights.
+    `subtracted` recomputes the masked scores; `check` puts −∞ in the place of −10¹⁰ and compares the weights.
     """
 
     figures: tuple[Figure, ...]
     filled: Live
     cells: Number
+    subtracted: Check
     check: Check
 
 
@@ -40,7 +40,6 @@ class MaskPart:
 
     figures: tuple[Figure, ...]
     checks: tuple[Check, ...]
-    subtracted: Markup
     gpt2: Gpt2Mask | None
     table: Table
     gap: Number
@@ -69,7 +68,6 @@ def mask_part(runs: VectorRuns, text: TextRuns | None) -> MaskPart:
             check(causal, "h.attn.score_masked", 0, score, MASKED, ("h.attn.score",)),
             check(causal, "h.attn.weight", 0, decoder.softmax(score), WEIGHTS, ("h.attn.score",)),
         ),
-        subtracted=mathml(SUBTRACTED),
         gpt2=_gpt2(text.decoded) if text else None,
         table=Table(
             "What the keys after a query get, over all layers and heads",
@@ -95,8 +93,18 @@ def _gpt2(run: Reading) -> Gpt2Mask:
         ),
         filled=run.live(count(int((hidden == -decoder.SUBTRACTED).sum())), "h.attn.scores_masked"),
         cells=count(hidden.size),
+        subtracted=_subtracted(run),
         check=check(run, "h.attn.pattern", 0, weights, WEIGHTS, of, "recomputed with −∞ from the recorded"),
     )
+
+
+def _subtracted(run: Reading) -> Check:
+    """The masked scores made from the scores and the rule; tolerated as scores are, not as −10¹⁰ would be."""
+    scores, masked = run.array("h.attn.scores"), run.array("h.attn.scores_masked")
+    made = decoder.masked_by_subtraction(scores, np.where(decoder.future(scores.shape[-1]), 0.0, 1.0))
+    tolerance = TOLERANCE * max(1.0, float(np.abs(scores).max()))
+    found = check(run, "h.attn.scores_masked", 0, made, SUBTRACTED, ("h.attn.scores",))
+    return replace(found, tolerance=small(tolerance), holds=float(np.abs(made - masked).max()) <= tolerance)
 
 
 def _row(heading: str, run: Reading, site: str) -> Row:
