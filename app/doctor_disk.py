@@ -194,8 +194,8 @@ def repair(settings: Settings, *, deep: bool) -> Iterator[Finding]:
     for id, _, problem, _ in _traces(store, deep=deep):
         if isinstance(problem, CorruptTrace) and not isinstance(problem, NewerTrace):
             try:
-                store.quarantine(id, problem.message)
-                yield fine(REPAIR, f"Trace {id} was moved into quarantine.")
+                if store.quarantine(id):
+                    yield fine(REPAIR, f"Trace {id} was moved into quarantine.")
             except ProvenanceError as error:
                 yield wrong(REPAIR, error.message, error.hint)
     for path in _ids(uploads):

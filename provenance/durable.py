@@ -62,6 +62,18 @@ def _locked(directory: Path) -> tuple[Path, int]:
         os.close(handle)
 
 
+@contextmanager
+def one_at_a_time(directory: Path) -> Iterator[None]:
+    """Wait until no other thread or process is in here for the same directory."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def leftovers(directory: Path, older_than_seconds: float = 0) -> tuple[Path, ...]:
     """The partial directories whose writers have ended, last changed that long ago (or hence: clocks jump)."""
     found = []

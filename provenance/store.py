@@ -7,6 +7,7 @@
     <directory>/quarantine/                 traces that could not be read, each with a report
 
 A trace is written into a partial directory, flushed to disk, and renamed (provenance/durable.py).
+Whoever moves a directory from or to a trace's place does so alone: what was judged is what is moved.
 """
 
 import errno
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import torch
 
-from provenance.durable import flush, partial_directory, quarantine, remove, remove_leftovers, storing
+from provenance.durable import flush, one_at_a_time, partial_directory, quarantine, remove, remove_leftovers, storing
 from provenance.errors import CorruptTrace, NewerTrace, StorageFailed, UnknownTrace
 from provenance.prompt import Token
 from provenance.storage import Listed as Listed
@@ -78,7 +79,8 @@ class TraceStore:
     def _publish(self, partial: Path, id: str) -> None:
         for _ in range(_ATTEMPTS):
             try:
-                partial.rename(self.directory / id)
+                with one_at_a_time(self.directory):
+                    partial.rename(self.directory / id)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
@@ -91,20 +93,25 @@ class TraceStore:
                 continue  # deleted since
             except NewerTrace:
                 raise
-            except CorruptTrace as problem:
-                self.quarantine(id, problem.message)
+            except CorruptTrace:
+                self.quarantine(id)
             else:
                 return  # another writer was first with the same content
         raise StorageFailed(f"Trace {id} is written and removed by others without end.", hint="Try again.")
 
-    def quarantine(self, id: str, reason: str) -> None:
-        """Move a trace into the quarantine, with a report; one that is gone is no error. Raises StorageFailed."""
-        self._forget(id)
-        with storing("The quarantined trace"):
+    def quarantine(self, id: str) -> bool:
+        """Move a trace into the quarantine, with a report, if it is corrupt; whether it was. Raises StorageFailed."""
+        with storing("The quarantined trace"), one_at_a_time(self.directory):
             try:
-                quarantine(self.directory / id, reason)
-            except FileNotFoundError:
-                return  # another process was first
+                self.check(id)  # again: another process may have put a good one in its place
+                self.open(id)
+            except (NewerTrace, UnknownTrace):
+                return False
+            except CorruptTrace as problem:
+                self._forget(id)
+                quarantine(self.directory / id, problem.message)
+                return True
+        return False
 
     def _forget(self, id: str) -> None:
         with self._lock:
@@ -249,7 +256,8 @@ class TraceStore:
         self._forget(id)
         with storing(f"The removal of trace {id}"):
             try:
-                remove(self.directory / id)
+                with one_at_a_time(self.directory):
+                    remove(self.directory / id)
             except FileNotFoundError:
                 return  # another process was first
 

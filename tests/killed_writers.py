@@ -104,7 +104,7 @@ def _main() -> None:
         elif do == "attach":
             store.attach(id, "verdict.json", text)
         elif do == "quarantine":
-            store.quarantine(id, "a test")
+            store.quarantine(id)
         elif do == "upload":
             Uploads(into, 1 << 20, 1 << 20).add(text.encode("latin-1"), "a file")
         elif do == "truncate":

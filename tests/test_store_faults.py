@@ -118,7 +118,7 @@ def test_a_writer_killed_at_any_byte_of_its_files_leaves_nothing(store: TraceSto
     assert assert_whole(store) == 1
 
 
-@pytest.mark.parametrize("do", ["delete", "attach", "quarantine"])
+@pytest.mark.parametrize("do", ["delete", "attach"])
 def test_what_is_done_to_a_trace_is_done_wholly_or_not_at_all(
     do: str, store: TraceStore, recipe: Recipe, killed: Killed
 ) -> None:
@@ -128,23 +128,41 @@ def test_what_is_done_to_a_trace_is_done_wholly_or_not_at_all(
         store.attach(id, "verdict.json", "before")
         ended = killed.run(do, store.directory, call=call, text="after")
         there = assert_whole(store)
-        aside = list((store.directory / "quarantine").glob("*/trace.json"))
         if do == "attach":
             assert there == 1
             ends.append(store.attached(id, "verdict.json"))
         else:
             ends.append("before" if there else "after")
-            assert len(aside) == (do == "quarantine" and not there)
+        assert_cleaned(store)
+        if ended:
+            break
+    assert {"before", "after"} == set(ends)
+    assert ends == sorted(ends, reverse=True)
+
+
+def test_a_corrupt_trace_is_put_into_quarantine_wholly_or_not_at_all(
+    store: TraceStore, recipe: Recipe, killed: Killed
+) -> None:
+    ends = []
+    for call in range(1, 10_000):
+        id = saved(store, recipe).id
+        (store.directory / id / "trace.json").write_text("{")
+        ended = killed.run("quarantine", store.directory, call=call)
+        aside = list((store.directory / "quarantine").glob("*/trace.json"))
+        ends.append(len(aside))
+        assert list(store.ids()) == ([] if aside else [id])
         for path in aside:
+            assert path.read_text() == "{"
             assert path.parent.with_name(f"{path.parent.name}.json").is_file(), "its report came first"
             path.parent.rename(store.directory / ".partial-looked-at")
         remove_leftovers(store.directory, 0)
         assert {p.name for p in store.directory.iterdir()} - {"quarantine"} == set(store.ids())
+        if list(store.ids()):
+            store.delete(id)
         if ended:
             break
-    assert {"before", "after"} == set(ends)
-    assert ends[-1] == "after"
-    assert ends == sorted(ends, reverse=True)
+    assert {0, 1} == set(ends)
+    assert ends == sorted(ends)
 
 
 def test_a_file_handed_in_is_kept_whole_or_not_at_all(tmp_path: Path, killed: Killed) -> None:
@@ -213,6 +231,38 @@ def test_two_processes_that_replace_the_same_corrupt_trace_both_succeed(
         assert [killed.ended(), killed.ended()] == [0, 0]
         assert len(list(store.ids())) == number
     assert assert_whole(store) == 20
+
+
+def test_a_good_trace_that_took_the_place_of_a_corrupt_one_is_not_put_into_quarantine(
+    store: TraceStore, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = saved(store, recipe).id
+    (store.directory / id / "trace.json").write_text("{")
+    first, open, put = fresh(store), TraceStore.open, []
+
+    def meanwhile(self: TraceStore, wanted: str) -> Trace:
+        try:
+            return open(self, wanted)
+        except CorruptTrace:
+            if self is first and not put:  # replaced by another writer just after the first saw that it is corrupt
+                saved(store, recipe)
+                put.append((store.directory / id).stat().st_ino)
+            raise
+
+    monkeypatch.setattr(TraceStore, "open", meanwhile)
+    saved(first, recipe)
+    assert [(store.directory / id).stat().st_ino] == put, "the other writer's trace stays"
+    assert len([path for path in (store.directory / "quarantine").iterdir() if path.is_dir()]) == 1
+    assert assert_whole(store) == 1
+
+
+def test_a_trace_that_can_be_read_is_never_put_into_quarantine(store: TraceStore, recipe: Recipe) -> None:
+    id = saved(store, recipe).id
+    assert not store.quarantine(id)
+    assert assert_whole(store) == 1
+    store.delete(id)
+    assert not store.quarantine(id)
+    assert list(store.directory.iterdir()) == []
 
 
 # --- leftovers and clocks ---
