@@ -7,7 +7,7 @@
     <directory>/quarantine/                 traces that could not be read, each with a report
 
 A trace is written into a partial directory, flushed to disk, and renamed (provenance/durable.py).
-Whoever moves a directory from or to a trace's place does so alone: what was judged is what is moved.
+Whoever moves something from or to a trace's place does so alone: what was judged is what is moved.
 """
 
 import errno
@@ -179,12 +179,10 @@ class TraceStore:
         with storing(f"{name} of trace {id}"), partial_directory(self.directory) as partial:
             (partial / name).write_text(content, encoding="utf-8")
             flush(partial / name)
-            try:
-                (partial / name).rename(target)
-            except FileNotFoundError:
+            with one_at_a_time(self.directory):
                 self.full_id(id)  # deleted since: raises UnknownTrace
-                raise
-            flush(target.parent)
+                (partial / name).rename(target)
+                flush(target.parent)
 
     def attached(self, id: str, name: str) -> str | None:
         """The text of that name beside a trace, if there is one. Raises UnknownTrace."""

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -263,6 +264,27 @@ def test_a_trace_that_can_be_read_is_never_put_into_quarantine(store: TraceStore
     store.delete(id)
     assert not store.quarantine(id)
     assert list(store.directory.iterdir()) == []
+
+
+def test_a_trace_is_not_deleted_while_something_is_put_into_it(
+    store: TraceStore, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = saved(store, recipe).id
+    other = threading.Thread(target=fresh(store).delete, args=(id,))
+    rename, waited = Path.rename, []
+
+    def meanwhile(self: Path, target: Path) -> Path:
+        if target.name == "verdict.json":
+            other.start()
+            other.join(0.3)
+            waited.append(other.is_alive())
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", meanwhile)
+    store.attach(id, "verdict.json", "text")
+    other.join()
+    assert waited == [True]
+    assert list(store.ids()) == []
 
 
 # --- leftovers and clocks ---
