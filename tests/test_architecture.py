@@ -57,9 +57,9 @@ TORCH = (
     "provenance.gpt2.weights", "provenance.gpt2.checkpoints", "provenance.gpt2.keys",
     "provenance.gpt2.stored", "provenance.gpt2.witnesses", "provenance.gpt2.witness_tensorflow",
     "provenance.gpt2.points_transformers", "provenance.gpt2.training",
-    "provenance.textbook.model", "provenance.textbook.weights", "app.explorer", "app.engine",
-    "app.engine_client", "app.channel", "app.comparing", "app.api", "app.uploads", "app.pictures",
-    "app.pages.values",
+    "provenance.textbook.model", "provenance.textbook.weights", "provenance.lessons.gradients",
+    "app.explorer", "app.engine", "app.engine_client", "app.channel", "app.comparing", "app.api",
+    "app.uploads", "app.pictures", "app.pages.values",
 )  # fmt: skip
 
 WHERE = {

@@ -11,6 +11,10 @@ import torch
 from api_client import Api, running
 from html_tree import Node, tree, words
 
+from provenance.lessons.gradients import way_back
+from provenance.textbook.config import Config
+from provenance.textbook.shelf import Textbooks
+
 Array = np.ndarray[Any, np.dtype[np.float64]]
 POSITIONS = "/lessons/positions?d=16&heads=2&layers=2&length=7&batch=2&seed=3"
 BLOCK = "/lessons/block?d=16&heads=2&layers=3&length=6&batch=2&norm=pre&causal=yes"
@@ -256,6 +260,20 @@ class TestTheBlock:
         assert pre == sorted(pre)
         assert post[1:] == pytest.approx([1, 1, 1], abs=1e-4)
 
+    def test_the_gradient_is_followed_back_from_the_recorded_stream(self, api: Api, block: Node) -> None:
+        part = block.one("section", id="placement")
+        found = list(rows(part, 1).values())
+        numbers = live_in(part, "On its way back")
+        for column, norm in enumerate(("post", "pre")):
+            config = Config(3, 2, 16, norm, causal=True)
+            url = href(found[0][column])
+            model = Textbooks().load(config.name)
+            weights = {place: values(api, url, place) for place in model.weights}
+            way = way_back(config, values(api, url, "embed.h")[:1], weights)
+            assert [exact(cells[column]) for cells in found] == pytest.approx(way.sizes)
+            assert exact(numbers[column]) == pytest.approx(way.sizes[0] / way.sizes[-1])
+            assert exact(numbers[2 + column]) == pytest.approx(way.length)
+
     def test_both_runs_have_the_same_matrices(self, block: Node) -> None:
         (apart,) = live_in(block.one("section", id="placement"), "A post-norm block normalises")
         assert exact(apart) == 0
@@ -273,7 +291,7 @@ class TestTheBlock:
         assert href(Node("p", {}, [before])).endswith("/embed.h")
 
     def test_the_listing_and_the_prose_are_two_runs(self, api: Api, block: Node) -> None:
-        found = rows(block.one("section", id="placement"), 1)
+        found = rows(block.one("section", id="placement"), 2)
         listing, prose = found.values()
         for cells, out in ((listing, "h.2.post.norm2.out"), (prose, "h.2.resid_post")):
             weights = values(api, href(cells[0]), "h.0.attn.weight")

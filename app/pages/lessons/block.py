@@ -6,6 +6,7 @@ import numpy as np
 
 from app.explorer import Explorer
 from app.pages.frame import Frame
+from app.pages.lessons.block_gradients import Back, gradient_table
 from app.pages.lessons.block_questions import questions_of
 from app.pages.lessons.block_runs import Gelus, Runs, runs_of
 from app.pages.lessons.block_sizes import Sizes, halves_table, total_live
@@ -82,6 +83,8 @@ class BlockPage:
     pre_start: Live
     pre_end: Live
     weights_apart: Live
+    backs: tuple[Back, Back]
+    gradients: Table
     blocks: Number
     placements: Table
     mlp: Mlp
@@ -111,6 +114,8 @@ def block_page(explorer: Explorer, options: Options) -> BlockPage:
         pre_start=runs.pre.start,
         pre_end=runs.pre.end,
         weights_apart=_weights_apart(runs),
+        backs=runs.backs,
+        gradients=gradient_table(runs.backs),
         blocks=count(options.layers),
         placements=_placements(runs),
         mlp=_mlp(runs, options),

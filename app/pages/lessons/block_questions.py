@@ -15,7 +15,7 @@ def block_questions(explorer: Explorer, options: Options) -> tuple[Question, ...
 
 def questions_of(runs: Runs) -> tuple[Question, ...]:
     """The questions, answered from runs that are at hand."""
-    return (_growth(runs), _largest_write(runs), _gelu(runs), _share(runs), _scale(runs))
+    return (_growth(runs), _way_back(runs), _largest_write(runs), _gelu(runs), _share(runs), _scale(runs))
 
 
 def _growth(runs: Runs) -> Question:
@@ -34,6 +34,25 @@ def _growth(runs: Runs) -> Question:
             post.end,
         ),
         pre.reading.link(pre.sites.leaving, len(pre.parts) - 1),
+    )
+
+
+def _way_back(runs: Runs) -> Question:
+    post, pre = runs.backs
+    return Question(
+        "A sum of the result’s numbers with random weights has a gradient at each place of the stream. How large is "
+        "it before the first block, relative to after the last, with the norms before the halves, and with the norms "
+        "after the sums?",
+        answer(
+            "Before: {} times as large, {} against {}. After: {} times, {} against {}.",
+            pre.growth,
+            pre.at(0),
+            pre.at(len(runs.pre.parts)),
+            post.growth,
+            post.at(0),
+            post.at(len(runs.post.parts)),
+        ),
+        pre.run.reading.link(pre.run.sites.first),
     )
 
 

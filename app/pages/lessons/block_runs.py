@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from app.explorer import Explorer
+from app.pages.lessons.block_gradients import Back, back
 from app.pages.lessons.block_sizes import Half, Sizes, halves_of, sizes_of
 from app.pages.lessons.block_streams import GPT2_SITES, Streamed, streamed, textbook_sites
 from app.pages.lessons.parts import small
@@ -35,6 +36,7 @@ class Runs:
     no_gpt2: str
     halves: tuple[Half, ...]
     sizes: Sizes
+    backs: tuple[Back, Back]
     gelus: Gelus
     gpt2_gelus: Gelus | None
 
@@ -49,19 +51,22 @@ def runs_of(explorer: Explorer, options: Options) -> Runs:
     readings = Readings(explorer)
     main, other = (readings.textbook(options.but(norm=norm)) for norm in _norms(options))
     post, pre = (main, other) if options.norm == "post" else (other, main)
+    post_stream = streamed("post-norm", post, textbook_sites(options.but(norm="post")))
+    pre_stream = streamed("pre-norm", pre, textbook_sites(options.but(norm="pre")))
     found = gpt2_or_reason(readings)
     gpt2 = found if isinstance(found, Reading) else None
     return Runs(
         options=options,
         main=main,
-        post=streamed("post-norm", post, textbook_sites(options.but(norm="post"))),
-        pre=streamed("pre-norm", pre, textbook_sites(options.but(norm="pre"))),
+        post=post_stream,
+        pre=pre_stream,
         listing=post if not options.causal else readings.textbook(options.but(norm="post", causal=False)),
         prose=pre if options.causal else readings.textbook(options.but(norm="pre", causal=True)),
         gpt2=streamed(gpt2.trace.recipe.model.name, gpt2, GPT2_SITES) if gpt2 else None,
         no_gpt2="" if isinstance(found, Reading) else found,
         halves=halves_of(main),
         sizes=sizes_of(explorer, main, gpt2),
+        backs=(back(post_stream), back(pre_stream)),
         gelus=gelus_of(main, "h.mlp.hidden", (0,)),
         gpt2_gelus=gelus_of(gpt2, "h.mlp.c_fc.c", range(gpt2.trace.layers)) if gpt2 else None,
     )

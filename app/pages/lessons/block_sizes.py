@@ -46,7 +46,7 @@ class Half:
 
 def halves_of(reading: Reading) -> tuple[Half, ...]:
     """The parts of block 0 of a textbook run."""
-    rows = _parameter_rows(reading.explorer.catalogue(reading.trace))
+    rows = parameter_rows(reading.explorer.catalogue(reading.trace))
     found = []
     for name, start in _HALVES:
         sites = [row.site for row in rows if row.site.startswith(start)]
@@ -136,7 +136,7 @@ def _size_of(reading: Reading) -> Size:
 
 
 def _size(rows: Iterable[Intermediate], constants: Mapping[str, int], layers: int) -> Size:
-    kept = _parameter_rows(rows)
+    kept = parameter_rows(rows)
 
     def counted(*, layered: bool) -> int:
         chosen = (row for row in kept if is_layered(row.site) == layered)
@@ -146,5 +146,6 @@ def _size(rows: Iterable[Intermediate], constants: Mapping[str, int], layers: in
     return Size.of(constants, layers, block, layers * block + counted(layered=False))
 
 
-def _parameter_rows(rows: Iterable[Intermediate]) -> list[Intermediate]:
+def parameter_rows(rows: Iterable[Intermediate]) -> list[Intermediate]:
+    """The sites of a catalogue that are parameters."""
     return [row for row in rows if row.kind is Kind.PARAMETER]
