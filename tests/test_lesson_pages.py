@@ -507,7 +507,10 @@ def test_the_listing_attends_over_all_channels_at_once(heads: Lesson) -> None:
 
 def test_the_checks_of_split_and_merge_are_exact_and_those_of_products_recomputed(heads: Lesson) -> None:
     shown = {name.split(" from ")[0]: value for name, (value, _) in heads.checks().items()}
-    assert (shown["Queries"], shown["Merged heads"]) == (0, 0)
+    assert [shown[part] for part in ("Queries", "Keys", "Values", "Merged heads")] == [0, 0, 0, 0]
+    qkv, *cut = heads.arrays("qkv", "q", "k", "v")
+    for fused, part in zip(qkv.chunk(3, dim=-1), cut, strict=True):
+        assert torch.equal(part.transpose(1, 2).flatten(2), fused)
     merged, out, w, b = heads.arrays("merged", "out", "out_proj.w", "out_proj.b")
     difference = (torch.nn.functional.linear(merged, w, b) - out).abs().max().item()
     assert shown["Attention output"] == pytest.approx(difference, abs=1e-12)

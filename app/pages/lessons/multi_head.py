@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from app.explorer import Explorer
 from app.pages.frame import Frame
 from app.pages.lessons.lesson import Lesson, lesson_frame, lesson_of
@@ -12,7 +14,9 @@ from app.pages.lessons.multi_head_tables import (
     OUT,
     QKV,
     WEIGHT,
+    K,
     Q,
+    V,
     distances_table,
     gpt2_layers,
     listing_table,
@@ -43,7 +47,7 @@ class MultiHeadPage:
     heads: Number
     width: Number
     projection: Check
-    split: Check
+    splits: tuple[Check, ...]
     merge: Check
     output: Check
     fused: Figure
@@ -74,7 +78,6 @@ def multi_head_page(explorer: Explorer, options: Options) -> MultiHeadPage:
     heads = options.heads
     of_projection = (stream, "h.attn.in_proj.w", "h.attn.in_proj.b")
     of_output = (MERGED, "h.attn.out_proj.w", "h.attn.out_proj.b")
-    queries = by_hand.split_heads(reading.array(QKV)[..., : options.d], heads)
     merged = by_hand.merge_heads(reading.array(CONTEXT))
     return MultiHeadPage(
         frame=lesson_frame(CHAPTER, reading),
@@ -86,8 +89,9 @@ def multi_head_page(explorer: Explorer, options: Options) -> MultiHeadPage:
             reading, QKV, 0, by_hand.linear(reading.array(stream), w, b), r"[q \mid k \mid v] = x\,W^\top + b",
             of_projection,
         ),
-        split=check(
-            reading, Q, 0, queries, r"q^{(h)}_{t,c} = q_{t,\;h \cdot d_k + c}", (QKV,)
+        splits=tuple(
+            check(reading, site, 0, by_hand.split_heads(part, heads), _split(site[-1]), (QKV,))
+            for site, part in zip((Q, K, V), np.split(reading.array(QKV), 3, axis=-1), strict=True)
         ),
         merge=check(reading, MERGED, 0, merged, r"m = [c^{(0)} \mid \dots \mid c^{(H-1)}]", (CONTEXT,)),
         output=check(
@@ -116,6 +120,10 @@ def questions(explorer: Explorer, options: Options) -> tuple[Question, ...]:
     """The chapter's questions with their answers, computed from its runs."""
     readings = Readings(explorer)
     return questions_of(readings, readings.textbook(options), options)
+
+
+def _split(part: str) -> str:
+    return rf"{part}^{{(h)}}_{{t,c}} = {part}_{{t,\;h \cdot d_k + c}}"
 
 
 def _stream(options: Options) -> str:

@@ -9,7 +9,8 @@ from provenance.lessons import multi_head as by_hand
 from provenance.lessons.options import Options
 from provenance.lessons.scaled_dot_product import Visible, attention, relative
 
-QKV, Q, V, WEIGHT = "h.attn.qkv", "h.attn.q", "h.attn.v", "h.attn.weight"
+QKV, WEIGHT = "h.attn.qkv", "h.attn.weight"
+Q, K, V = "h.attn.q", "h.attn.k", "h.attn.v"
 CONTEXT, MERGED, OUT = "h.attn.context", "h.attn.merged", "h.attn.out"
 PATTERN = "h.attn.pattern"
 
