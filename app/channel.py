@@ -130,8 +130,11 @@ class Answering:
         self._closed = False
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
-        endpoint.path.unlink(missing_ok=True)  # one that was killed leaves it
-        self._listener = Listener(str(endpoint.path), "AF_UNIX", backlog=128)
+        # Nobody finds it before it listens, nor in the place of one that was killed.
+        made = endpoint.path.with_suffix(".new")
+        made.unlink(missing_ok=True)
+        self._listener = Listener(str(made), "AF_UNIX", backlog=128)
+        made.rename(endpoint.path)
         self._thread = threading.Thread(target=self._accept, name="answering", daemon=True)
         self._thread.start()
 
@@ -156,7 +159,9 @@ class Answering:
                 continue
             # In its own thread from here on: one who falls silent while the secret is shown holds up no other.
             threading.Thread(target=self._converse, args=(connection,), name="call", daemon=True).start()
-        self._listener.close()
+        self._endpoint.path.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # it looks for its socket where that was made
+            self._listener.close()
 
     def _converse(self, stranger: "Connection[Any, Any]") -> None:
         try:

@@ -1,5 +1,9 @@
-"""The check-up of what lies on disk: the data directory, traces, files that were handed in, and the cache."""
+"""The check-up of what lies on disk: the data directory, traces, files that were handed in, and the cache.
 
+A server may run meanwhile: what is gone when its turn comes is no fault.
+"""
+
+import os
 import re
 import shutil
 import stat
@@ -7,13 +11,22 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import file_digest
 from pathlib import Path
 
 from app.findings import Finding, attention, fine, wrong
 from app.settings import Settings
 from app.uploads import Upload
-from provenance.durable import PARTIAL, QUARANTINE, STALE_SECONDS, leftovers, quarantine, remove_leftovers
+from provenance.durable import (
+    PARTIAL,
+    QUARANTINE,
+    STALE_SECONDS,
+    leftovers,
+    one_at_a_time,
+    quarantine,
+    remove_leftovers,
+)
 from provenance.errors import CorruptTrace, NewerTrace, ProvenanceError, StorageFailed, UnknownTrace
 from provenance.places import sources_below, traces_below
 from provenance.sources import git_blob_id
@@ -117,7 +130,7 @@ def check_uploads(settings: Settings) -> Iterator[Finding]:
             yield wrong(UPLOADS, problem, f"{_REPAIR} moves it into quarantine. Then hand it in again.")
         else:
             number += 1
-            total += (path / "content").stat().st_size
+            total += _bytes_below(path, "content")
     yield fine(
         UPLOADS, f"{counted(number, 'file')}, {size(total)} of {settings.uploads_total_mib:,} MiB, as they came."
     )
@@ -131,7 +144,7 @@ def _upload_problem(path: Path) -> str:
             digest = file_digest(stream, "sha256").hexdigest()
         length = (path / "content").stat().st_size
     except (OSError, ValueError):
-        return f"The file {path.name} cannot be read."
+        return f"The file {path.name} cannot be read." if path.exists() else ""
     if (upload.id, upload.bytes) != (path.name, length) or not digest.startswith(path.name):
         return f"The file {path.name} is not as it came."
     return ""
@@ -168,20 +181,22 @@ def _check_directory(area: str, directory: Path) -> Iterator[Finding]:
 def check_cache(settings: Settings) -> Iterator[Finding]:
     """Whether the cached sources are what their names say."""
     directory = sources_below(settings.cache_directory)
-    blobs = _entries(directory / "blobs")
-    spoilt = [path for path in blobs if re.fullmatch(r"[0-9a-f]{40}", path.name) and not _is_blob(path)]
-    for path in spoilt:
+    for path in _spoilt(directory / "blobs"):
         yield attention(
             CACHE, f"{path} has other bytes than its name says.", f"It is not used. {_REPAIR} removes it."
         )
     yield fine(CACHE, f"{directory}: {size(_bytes_below(directory))}. It may be deleted at any time.")
 
 
+def _spoilt(blobs: Path) -> list[Path]:
+    return [path for path in _entries(blobs) if re.fullmatch(r"[0-9a-f]{40}", path.name) and not _is_blob(path)]
+
+
 def _is_blob(path: Path) -> bool:
     try:
         return git_blob_id(path.read_bytes()) == path.name
     except OSError:
-        return False
+        return not path.exists()
 
 
 # --- repair ---
@@ -199,10 +214,10 @@ def repair(settings: Settings, *, deep: bool) -> Iterator[Finding]:
             except ProvenanceError as error:
                 yield wrong(REPAIR, error.message, error.hint)
     for path in _ids(uploads):
-        if reason := _upload_problem(path):
+        if _upload_problem(path):
             try:
-                quarantine(path, reason)
-                yield fine(REPAIR, f"File {path.name} was moved into quarantine.")
+                if _put_into_quarantine(path):
+                    yield fine(REPAIR, f"File {path.name} was moved into quarantine.")
             except OSError as error:
                 yield wrong(REPAIR, f"{path} cannot be moved: {error.strerror}.", "See the data directory above.")
     removed = sum(remove_leftovers(directory, 0) for directory in (traces, uploads)) + _clean_cache(settings)
@@ -210,11 +225,19 @@ def repair(settings: Settings, *, deep: bool) -> Iterator[Finding]:
         yield fine(REPAIR, f"{counted(removed, 'leftover')} removed.")
 
 
+def _put_into_quarantine(path: Path) -> bool:
+    with one_at_a_time(path.parent):
+        reason = _upload_problem(path)  # again: it may have been handed in anew
+        if reason:
+            quarantine(path, reason)
+        return bool(reason)
+
+
 def _clean_cache(settings: Settings) -> int:
     directory = sources_below(settings.cache_directory)
-    parts = [path for path in directory.rglob(".part-*") if abs(time.time() - path.stat().st_mtime) > STALE_SECONDS]
-    blobs = [path for path in _entries(directory / "blobs") if re.fullmatch(r"[0-9a-f]{40}", path.name)]
-    gone = [*parts, *(path for path in blobs if not _is_blob(path))]
+    files = _files_below(directory, ".part-")
+    parts = [path for path, seen in files if abs(time.time() - seen.st_mtime) > STALE_SECONDS]
+    gone = [*parts, *_spoilt(directory / "blobs")]
     for path in gone:
         path.unlink(missing_ok=True)
     return len(gone)
@@ -231,8 +254,17 @@ def _ids(directory: Path) -> list[Path]:
     return [path for path in _entries(directory) if _ID.fullmatch(path.name)]
 
 
-def _bytes_below(directory: Path) -> int:
-    return sum(path.lstat().st_size for path in directory.rglob("*") if not path.is_dir())
+def _bytes_below(directory: Path, start: str = "") -> int:
+    return sum(seen.st_size for _, seen in _files_below(directory, start))
+
+
+def _files_below(directory: Path, start: str) -> Iterator[tuple[Path, os.stat_result]]:
+    """The files whose names start so, with what the system says of each."""
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with suppress(FileNotFoundError):
+                if name.startswith(start):
+                    yield Path(folder, name), os.lstat(Path(folder, name))
 
 
 def counted(number: int, noun: str) -> str:

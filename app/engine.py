@@ -1,7 +1,6 @@
 """The engine: everything that needs a model. One process has one; web workers without models ask it."""
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import torch
@@ -9,6 +8,7 @@ import torch
 from app.comparing import Comparing, Comparisons
 from app.jobs import Job, Jobs, Tally
 from app.memory import Memory, memory_of
+from app.one_thread import OneThread
 from app.settings import Settings
 from app.uploads import Uploads
 from app.verifications import Verification, Verifications
@@ -157,13 +157,13 @@ class LocalEngine:
             self.record, settings.queue_length, settings.client_traces_waiting, settings.client_traces_per_hour
         )
         self.verifications = Verifications(store, self.prove)
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="replay")
+        self._worker = OneThread("replay")
         self.comparisons = Comparisons(store, self.models, self._worker, uploads.open)
 
     def close(self) -> None:
         self.jobs.close(self._settings.shutdown_seconds)
         self.verifications.close()
-        self._worker.shutdown(wait=True, cancel_futures=True)
+        self._worker.close()
 
     # --- recording ---
 

@@ -64,7 +64,7 @@ class Explorer:
         self._lenses: OrderedDict[tuple[str, tuple[Position, ...], int], Lens] = OrderedDict()
         self._effects: OrderedDict[tuple[str, int], Effect] = OrderedDict()
         self._summed_up: Counter[str] = Counter()
-        self._lock = Lock()
+        self._lock, self._submitting = Lock(), Lock()
 
     def close(self) -> None:
         """Finish what runs, drop what waits."""
@@ -97,10 +97,11 @@ class Explorer:
         """Record in the background; a trace that is stored already is done at once. Raises Busy, LimitReached."""
         if recipe.id in self.store:
             return Job(recipe.id, recipe, State.DONE)
-        known = self.jobs.get(recipe.id)
-        if known is None or known.state not in (State.QUEUED, State.RUNNING):
-            check_room(self.store, len(self.jobs.waiting()), self.settings)
-        return self.jobs.submit(recipe, client_now())
+        with self._submitting:  # two at once would both find the last place free
+            known = self.jobs.get(recipe.id)
+            if known is None or known.state not in (State.QUEUED, State.RUNNING):
+                check_room(self.store, [job.id for job in self.jobs.waiting()], self.settings)
+            return self.jobs.submit(recipe, client_now())
 
     def record(self, recipe: Recipe, progress: Progress | None = None) -> Trace:
         """Record now, in this thread, unless the trace is stored already."""

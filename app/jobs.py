@@ -194,27 +194,27 @@ class Jobs:
             if recipe.id in self._cancelled:
                 raise Cancelled
 
-        began = self._clock()
+        began, problem = self._clock(), ""
         try:
             self._run(recipe, progress)
         except Cancelled:
-            self._update(recipe.id, state=State.FAILED, error=CANCELLED)
+            problem = CANCELLED
         except ProvenanceError as error:
-            self._update(recipe.id, state=State.FAILED, error=str(error))
+            problem = str(error)
         except Exception:
             log.exception("recording %s failed", recipe.id)
-            self._update(recipe.id, state=State.FAILED, error="The recording failed; the server's log says why.")
-        else:
-            self._update(recipe.id, state=State.DONE)
-        finally:
-            self._cancelled.discard(recipe.id)
-            self._count(recipe.id, self._clock() - began)
+            problem = "The recording failed; the server's log says why."
+        self._end(recipe.id, problem, self._clock() - began)
 
-    def _count(self, id: str, seconds: float) -> None:
+    def _end(self, id: str, problem: str, seconds: float) -> None:
+        """Note how a recording ended, and count it: nobody sees the one without the other."""
         with self._lock:
-            job, now = self._jobs.get(id), self._tally
-            ended = "done" if job is None or job.state is State.DONE else "failed"
-            if job is not None and job.error == CANCELLED:
+            self._cancelled.discard(id)
+            if id in self._jobs:
+                state = State.FAILED if problem else State.DONE
+                self._jobs[id] = replace(self._jobs[id], state=state, error=problem)
+            now, ended = self._tally, "failed" if problem else "done"
+            if problem == CANCELLED:
                 ended = "cancelled"
             number = getattr(now, ended) + 1
             self._tally = replace(now, busy_seconds=now.busy_seconds + seconds, **{ended: number})

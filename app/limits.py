@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -102,15 +102,16 @@ def limit_reached(what: str, seconds: int) -> LimitReached:
     return LimitReached(what, hint=f"Ask again in {in_words(seconds)}.", retry_after_seconds=seconds)
 
 
-def check_room(store: Store, waiting: int, settings: Settings) -> None:
-    """Raise Busy where the store has no room for one more trace beside those that are being recorded.
+def check_room(store: Store, waiting: Iterable[str], settings: Settings) -> None:
+    """Raise Busy where the store has no room for one more trace beside those that are being recorded, by their ids.
 
     Nothing is deleted to make room: somebody may have linked to it.
     """
     if not (settings.traces_limit or settings.store_limit_mib):
         return
     listed = store.list()
-    if settings.traces_limit and len(listed) + waiting >= settings.traces_limit:
+    # One that is stored already may still be ending.
+    if settings.traces_limit and len({found.id for found in listed} | set(waiting)) >= settings.traces_limit:
         raise _full(f"This server keeps {settings.traces_limit} traces, and has them.")
     used = sum(found.record.tensors_bytes for found in listed if found.record is not None)
     if settings.store_limit_mib and used >= settings.store_limit_mib << 20:

@@ -3,10 +3,10 @@
     <directory>/<id>/content        the file as it came
     <directory>/<id>/upload.json    what is known about it
 
-The id is the beginning of the content's SHA-256. A file is parsed before it is kept.
+The id is the beginning of the content's SHA-256. A file is parsed before it is kept. Whoever puts a file in its
+place, or takes it away, does so alone.
 """
 
-import errno
 import hashlib
 import io
 import os
@@ -21,8 +21,8 @@ from typing import BinaryIO
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
-from provenance.durable import flush, partial_directory, remove, remove_leftovers, storing
-from provenance.errors import TooLarge, UnknownUpload
+from provenance.durable import flush, one_at_a_time, partial_directory, remove, remove_leftovers, storing
+from provenance.errors import TooLarge, UnknownUpload, UnreadableFile
 from provenance.tensor_files import read_tensors
 
 MOST_TENSORS = 20_000
@@ -44,7 +44,7 @@ class Upload(BaseModel):
 
 
 class Uploads:
-    """Files of tensors below one directory. Safe for several threads; what another process removes is gone."""
+    """Files of tensors below one directory. Safe for several threads and processes; what another removes is gone."""
 
     def __init__(self, directory: Path, limit_bytes: int, total_bytes: int) -> None:
         self.directory = directory
@@ -63,23 +63,22 @@ class Uploads:
             upload = Upload(id=id, name=name, bytes=size, tensors=len(tensors))
             (partial / "upload.json").write_text(upload.model_dump_json())
             flush(partial / "content", partial / "upload.json", partial)
-            with self._lock:
+            with self._lock, one_at_a_time(self.directory):
                 self._put_last(partial / "upload.json")
-                self._replace(id, partial)
+                self._put(id, partial)
                 flush(self.directory)
                 self._remember(id, tensors)
                 self._evict(keep=id)
         return upload
 
-    def _replace(self, id: str, partial: Path) -> None:
-        while True:
-            self._remove(id)
-            try:
-                partial.rename(self.directory / id)
-                return
-            except OSError as error:  # another process puts the same content there
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
+    def _put(self, id: str, partial: Path) -> None:
+        target = self.directory / id
+        if not target.is_dir():
+            partial.rename(target)
+            return
+        for name in ("content", "upload.json"):  # one by one: whoever reads it meanwhile finds it whole
+            (partial / name).rename(target / name)
+        flush(target)
 
     def _put_last(self, file: Path) -> None:
         """Make a file the newest of all, also where the clock was set back since the others came."""
@@ -103,7 +102,11 @@ class Uploads:
             if id in self._opened:
                 self._opened.move_to_end(id)
                 return self._opened[id]
-        tensors = self._parse(self.directory / id / "content", upload.name)
+        try:
+            tensors = self._parse(self.directory / id / "content", upload.name)
+        except (UnreadableFile, OSError):
+            self.get(id)  # removed since: raises UnknownUpload
+            raise
         with self._lock:
             self._remember(id, tensors)
         return tensors
@@ -111,7 +114,7 @@ class Uploads:
     def delete(self, id: str) -> None:
         """Remove a file at once. Raises UnknownUpload."""
         self.get(id)
-        with self._lock, storing(f"The removal of file {id}"):
+        with self._lock, storing(f"The removal of file {id}"), one_at_a_time(self.directory):
             self._remove(id)
 
     def list(self) -> tuple[Upload, ...]:
@@ -162,7 +165,7 @@ class Uploads:
 
     def _remove(self, id: str) -> None:
         self._opened.pop(id, None)
-        with suppress(FileNotFoundError):  # not there, or another process was first
+        with suppress(FileNotFoundError):  # another process was first
             remove(self.directory / id)
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -34,14 +34,15 @@ class Reports:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._reports: dict[tuple[str, str], Report] = {}
+        self._reports: dict[Hashable, Report] = {}
         self._lock = threading.Lock()
 
     def report(self, trace: Trace) -> Report | None:
         """The stored report, or None where the trace was not verified by this version."""
+        key = self._key(trace)
         with self._lock:
-            if _key(trace) in self._reports:
-                return self._reports[_key(trace)]
+            if key in self._reports:
+                return self._reports[key]
         text = self._store.attached(trace.id, FILE)
         try:
             report = Report.model_validate_json(text) if text else None
@@ -49,14 +50,15 @@ class Reports:
             return None
         if report is None or report.trace != trace.id:
             return None
-        self._remember(trace, report)
-        return report
-
-    def _remember(self, trace: Trace, report: Report) -> None:
         with self._lock:
-            self._reports[_key(trace)] = report
+            self._reports[key] = report
             while len(self._reports) > 32:
                 self._reports.pop(next(iter(self._reports)))
+        return report
+
+    def _key(self, trace: Trace) -> Hashable:
+        """Another one once the trace was verified anew, by another process too, or deleted and recorded again."""
+        return trace.id, self._store.state_of(trace.id)
 
 
 class Verifications(Reports):
@@ -94,7 +96,7 @@ class Verifications(Reports):
             known = self._under_way.get(trace.id)
             if known is not None and known.state in (State.QUEUED, State.RUNNING):
                 return known
-            if _key(trace) in self._reports:  # it has ended since
+            if self._key(trace) in self._reports:  # it has ended since
                 return Verification(State.DONE)
             queued = self._under_way[trace.id] = Verification(State.QUEUED)
             self._worker.submit(self._perform, trace)
@@ -104,7 +106,7 @@ class Verifications(Reports):
         """Verify now, in this thread, and store the report."""
         report = self._run(trace, progress)
         self._store.attach(trace.id, FILE, report.model_dump_json())
-        self._remember(trace, report)
+        self.report(trace)  # it is remembered
         return report
 
     def close(self) -> None:
@@ -134,8 +136,3 @@ class Verifications(Reports):
             failed = [known for known, one in self._under_way.items() if one.state is State.FAILED]
             for known in failed[:-_REMEMBERED]:
                 del self._under_way[known]
-
-
-def _key(trace: Trace) -> tuple[str, str]:
-    """A trace that was deleted and recorded again has the same id, but was not verified yet."""
-    return trace.id, trace.record.created_at

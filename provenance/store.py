@@ -14,14 +14,23 @@ import errno
 import os
 import re
 import threading
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
-from provenance.durable import flush, one_at_a_time, partial_directory, quarantine, remove, remove_leftovers, storing
+from provenance.durable import (
+    flush,
+    one_at_a_time,
+    partial_directory,
+    quarantine,
+    reading,
+    remove,
+    remove_leftovers,
+    storing,
+)
 from provenance.errors import CorruptTrace, NewerTrace, StorageFailed, UnknownTrace
 from provenance.prompt import Token
 from provenance.storage import Listed as Listed
@@ -35,6 +44,7 @@ _OPENED, _OPENED_BYTES = 64, 512 << 20
 _SET_BACK = timedelta(days=1)
 """A clock that was set back by more is taken to be right now."""
 _ATTEMPTS = 8
+_Read = TypeVar("_Read")
 
 
 class TraceStore:
@@ -131,14 +141,12 @@ class TraceStore:
         Raises UnknownTrace, CorruptTrace with what is wrong, or StorageFailed where the system refuses.
         """
         id = self.full_id(id)
-        with self._whole(id):
-            stamp = stamp_of(self.directory / id)
+        stamp = self._whole(id, stamp_of)
         with self._lock:
             known = self._opened.get(id)
         if known and known[0] == stamp:
             return known[1]
-        with self._whole(id):
-            trace = read_trace(self.directory / id)
+        trace = self._whole(id, read_trace)
         with self._lock:
             self._opened[id] = (stamp, trace)
             while len(self._opened) > 1 and (len(self._opened) > _OPENED or self._opened_bytes() > _OPENED_BYTES):
@@ -148,27 +156,36 @@ class TraceStore:
     def _opened_bytes(self) -> int:
         return sum(trace.record.tensors_bytes for _, trace in self._opened.values())
 
-    @contextmanager
-    def _whole(self, id: str) -> Iterator[None]:
-        """A trace that is deleted while it is read is unknown, and not corrupt."""
+    def _whole(self, id: str, read: Callable[[Path], _Read]) -> _Read:
+        """What is read of a trace: one that is deleted meanwhile is unknown, one that is replaced is read again."""
+        for _ in range(_ATTEMPTS - 1):
+            before = self._which(id)
+            try:
+                return read(self.directory / id)
+            except CorruptTrace:
+                if self._which(id) == before:
+                    raise
+        return read(self.directory / id)
+
+    def _which(self, id: str) -> Hashable:
+        """Which directory is in a trace's place: another one once the trace was replaced. Raises UnknownTrace."""
         try:
-            yield
-        except CorruptTrace:
+            with reading(f"Trace {id}"):
+                seen = (self.directory / id).stat()
+        except FileNotFoundError:
             self.full_id(id)
-            raise
+            return None  # it was put there just now
+        return seen.st_ino, seen.st_ctime_ns
 
     def check(self, id: str, *, tensors: bool = True) -> Record:
         """Check that a trace is as it was written; without `tensors` not their hash, only their size.
 
         Raises as `open` does.
         """
-        id = self.full_id(id)
-        with self._whole(id):
-            return check_trace(self.directory / id, tensors=tensors)
+        return self._whole(self.full_id(id), lambda directory: check_trace(directory, tensors=tensors))
 
     def _record(self, id: str) -> Record:
-        with self._whole(id):
-            return record_of(self.directory / id)
+        return self._whole(id, record_of)
 
     def attach(self, id: str, name: str, content: str) -> None:
         """Store a text beside a trace, in place of an earlier one of that name.

@@ -17,7 +17,7 @@ from app.main import create_app
 from app.settings import Settings
 
 FOX = "The quick brown fox jumps over the lazy dog"
-_PATIENCE_SECONDS = 60
+_PATIENCE_SECONDS = 200
 
 
 class Api:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from provenance.digest import digest
 from provenance.gpt2.config import Config
@@ -23,6 +24,10 @@ TINY = Config(n_layer=3, n_head=3, n_embd=48, n_ctx=24, n_vocab=97, n_inner=112,
 PROMPT_IDS = (11, 7, 96, 0, 7, 42)
 STEPS = 3
 THREADS = 2
+
+# How long an example takes says something of the machine, and nothing of the program.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def tiny_model_of(config: Config = TINY, seed: int = 1, name: str = "tiny", dtype: str = "float32") -> GPT2:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from provenance.recorder import Progress
 from provenance.trace import Recipe
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 120
 
 
 class Work:

@@ -1,6 +1,7 @@
 """Each carrier finds the file where it should, says where it was, and fails with a reason."""
 
 import io
+import subprocess
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -124,6 +125,22 @@ def test_a_failed_download_names_the_package_and_pip_s_reason(
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(CarrierFailed, match=r"could not download two-pack==1\.1: ERROR"):
         download_archives([TWO], tmp_path)
+
+
+def test_a_download_that_is_cut_off_leaves_no_half_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pip(command: list[str], **_: object) -> None:
+        whole = wheel(tmp_path, "1.1", FIRST)
+        half = Path(command[command.index("--dest") + 1]) / whole.name
+        half.write_bytes(whole.read_bytes()[:100])
+        whole.unlink()
+        assert ArchiveCarrier(archives).read(TWO) is None, "no reader sees it meanwhile"
+        raise subprocess.TimeoutExpired(command, 1)
+
+    archives = tmp_path / "archives"
+    monkeypatch.setattr("provenance.sources.archives.subprocess.run", pip)
+    with pytest.raises(CarrierFailed, match=r"pip gave no two-pack==1\.1 within 300 seconds"):
+        download_archives([TWO], archives)
+    assert list(archives.iterdir()) == []
 
 
 @pytest.mark.parametrize("place", ["two/src/two.py", "owner/two/src/two.py", "src/two.py"])

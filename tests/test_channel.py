@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import PROMPT_IDS, prompt_of
-from paced_work import Work, until
+from paced_work import PATIENCE_SECONDS, Work, until
 
 from app.channel import Answering, Asking, Endpoint, packed, receive, send
 from app.jobs import Job, State
@@ -162,6 +162,22 @@ def test_nobody_is_answered_without_the_secret(
             assert asking.call("quick") == 1
 
 
+def test_nobody_finds_it_before_it_listens(
+    tmp_path: Path, tiny_store: TraceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listen, there = socket.socket.listen, []
+
+    def meanwhile(self: socket.socket, *given: int) -> None:
+        there.append((tmp_path / "engine").exists())
+        listen(self, *given)
+
+    monkeypatch.setattr(socket.socket, "listen", meanwhile)
+    with asking_of(tmp_path, tiny_store, quick=lambda: 1) as asking:
+        assert asking.call("quick") == 1
+    assert there == [False]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_one_who_connects_and_says_nothing_holds_up_no_other(tmp_path: Path, tiny_store: TraceStore) -> None:
     with asking_of(tmp_path, tiny_store, quick=lambda: 1) as asking, socket.socket(socket.AF_UNIX) as silent:
         silent.connect(str(tmp_path / "engine"))
@@ -193,6 +209,6 @@ def test_who_waits_for_an_answer_is_told_when_the_other_end_goes(tmp_path: Path,
         waiting = threading.Thread(target=ask, args=(asking,))
         waiting.start()
         until(lambda: work.begun == ["a"])
-    waiting.join(20)
+    waiting.join(PATIENCE_SECONDS)
     work.let_end(1)
     assert len(told) == 1

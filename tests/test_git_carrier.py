@@ -4,9 +4,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,6 +77,14 @@ def silent_port() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port that nobody listens on, and that nobody else can take meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
 def objects(repository: Path) -> dict[str, str]:
     """Ids and kinds of the objects that are really there."""
     listing = git(repository, "cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)")
@@ -122,6 +132,32 @@ def test_the_host_settles_which_of_two_blobs_the_revision_holds(host: Host, tmp_
     assert Sources([], tmp_path).content(pin).settled
 
 
+def test_two_processes_fetch_into_the_same_repository_one_after_the_other(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[bytes] = []
+    waited: list[bool] = []
+
+    def read() -> None:  # another carrier shares no lock of this process
+        delivery = GitCarrier(tmp_path / "git", host.url).read(host.pin)
+        assert delivery is not None
+        found.append(delivery.data)
+
+    other, fetch = threading.Thread(target=read), GitCarrier._fetch
+
+    def meanwhile(self: GitCarrier, *given: Any) -> None:
+        if other.ident is None:
+            other.start()
+            other.join(0.5)
+            waited.append(other.is_alive())
+        fetch(self, *given)
+
+    monkeypatch.setattr(GitCarrier, "_fetch", meanwhile)
+    read()
+    other.join()
+    assert (found, waited) == ([WANTED, WANTED], [True])
+
+
 def test_a_wrong_revision_is_named(host: Host, tmp_path: Path) -> None:
     with pytest.raises(CarrierFailed, match=f"owner/code at file://.* has no revision {'0' * 39}1"):
         GitCarrier(tmp_path / "git", host.url).read(replace(host.pin, revision="0" * 39 + "1"))
@@ -143,9 +179,9 @@ def test_a_missing_repository_is_named(host: Host, tmp_path: Path) -> None:
         GitCarrier(tmp_path / "git", host.url).read(replace(host.pin, repository="owner/absent"))
 
 
-def test_an_unreachable_host_is_named(host: Host, tmp_path: Path) -> None:
-    with pytest.raises(CarrierFailed, match=r"http://127\.0\.0\.1:9 could not be reached") as caught:
-        GitCarrier(tmp_path / "git", "http://127.0.0.1:9", timeout_seconds=10).read(host.pin)
+def test_an_unreachable_host_is_named(host: Host, closed_port: int, tmp_path: Path) -> None:
+    with pytest.raises(CarrierFailed, match=rf"http://127\.0\.0\.1:{closed_port} could not be reached") as caught:
+        GitCarrier(tmp_path / "git", f"http://127.0.0.1:{closed_port}", timeout_seconds=120).read(host.pin)
     assert "where the git host can be reached" in caught.value.hint
 
 
@@ -155,9 +191,9 @@ def test_a_silent_host_is_given_up(host: Host, silent_port: int, tmp_path: Path)
         carrier.read(host.pin)
 
 
-def test_a_host_that_failed_once_works_when_it_is_back(host: Host, tmp_path: Path) -> None:
+def test_a_host_that_failed_once_works_when_it_is_back(host: Host, closed_port: int, tmp_path: Path) -> None:
     with pytest.raises(CarrierFailed):
-        GitCarrier(tmp_path / "git", "http://127.0.0.1:9", timeout_seconds=10).read(host.pin)
+        GitCarrier(tmp_path / "git", f"http://127.0.0.1:{closed_port}").read(host.pin)
     assert GitCarrier(tmp_path / "git", host.url).read(host.pin) is not None
 
 

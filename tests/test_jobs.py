@@ -85,7 +85,7 @@ def test_a_full_queue_refuses_and_keeps_what_it_has(jobs: Jobs, work: Work, reci
     assert jobs.get(recipes[3].id) is None
     assert jobs.submit(recipes[2]).state is State.QUEUED  # it waits already, and takes no new place
     work.let_end()
-    until(lambda: len(jobs.waiting()) == 2)
+    until(lambda: work.begun == [recipes[0].id, recipes[1].id])
     assert jobs.submit(recipes[3]).state is State.QUEUED
 
 

@@ -11,6 +11,7 @@ import pytest
 from api_client import Api, running
 from conftest import prompt_of, tiny_model_of
 from html_tree import tree, words
+from paced_work import PATIENCE_SECONDS
 
 from app.events import progress_events
 from app.jobs import CANCELLED, Job, Jobs, State
@@ -38,7 +39,7 @@ class Gate:
         self.begun.append(recipe.id)
         for part in range(PARTS):
             self.reached.release()
-            assert self.permits.acquire(timeout=20)
+            assert self.permits.acquire(timeout=PATIENCE_SECONDS)
             progress(part + 1, PARTS)
         self.done.append(recipe.id)
 
@@ -47,7 +48,7 @@ class Gate:
             self.permits.release()
 
     def wait_for_part(self) -> None:
-        assert self.reached.acquire(timeout=20)
+        assert self.reached.acquire(timeout=PATIENCE_SECONDS)
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def gate() -> Iterator[Gate]:
 
 def ended(jobs: Jobs, id: str) -> Job:
     """The job once it has ended; other work of the one worker thread waits behind it."""
-    jobs._worker.submit(lambda: None).result(timeout=20)
+    jobs._worker.submit(lambda: None).result(timeout=PATIENCE_SECONDS)
     job = jobs.get(id)
     assert job is not None and job.state in (State.DONE, State.FAILED)
     return job
@@ -221,7 +222,7 @@ def paced(api: Api, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gat
     monkeypatch.setattr(api.explorer.jobs, "_run", gate.run)
     yield gate
     gate.let(1000)
-    api.explorer.jobs._worker.submit(lambda: None).result(timeout=20)
+    api.explorer.jobs._worker.submit(lambda: None).result(timeout=PATIENCE_SECONDS)
 
 
 def start(api: Api, prompt: str) -> str:
@@ -278,10 +279,20 @@ def test_the_api_cancels_and_says_failed(api: Api, paced: Gate) -> None:
     assert api.ask("POST", f"/traces/{'0' * 32}/cancel").status_code == 404
 
 
-def test_the_stream_of_a_recording_ends_when_it_is_done(api: Api, paced: Gate) -> None:
+def test_the_stream_of_a_recording_ends_when_it_is_done(
+    api: Api, paced: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
     id = start(api, "followed to its end")
     paced.wait_for_part()
-    threading.Timer(0.3, paced.let, (PARTS,)).start()
+    look, looks = api.explorer.job, []
+
+    def looked(id: str) -> Job | None:
+        looks.append(look(id))
+        if len(looks) == 2:  # the route has looked, and then the stream
+            paced.let(PARTS)
+        return looks[-1]
+
+    monkeypatch.setattr(api.explorer, "job", looked)
     answer = api.ask("GET", f"/traces/{id}/events")
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.headers["cache-control"] == "no-store"

@@ -47,7 +47,7 @@ def test_the_first_start_records_the_showcase_and_the_home_page_links_to_what_it
     folder = write(tmp_path / "shown", config_of(config), state_of(model))
     (folder / FILE).write_text(json.dumps(SHOWN))
     with running(tmp_path, model="shown", model_directories=(folder,), example=True) as api:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 200
         while len(done := [t for t in api.json("/api/traces") if t["state"] == "done"]) < 2:
             assert time.monotonic() < end
             time.sleep(0.05)

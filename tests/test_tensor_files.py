@@ -21,6 +21,7 @@ from numpy.lib import format as npy
 from safetensors import safe_open
 
 from provenance.errors import InvalidInput, TooLarge, UnreadableFile
+from provenance.statistics import compiled
 from provenance.tensor_files import (
     Format,
     Spec,
@@ -30,6 +31,14 @@ from provenance.tensor_files import (
     stream_safetensors,
     write_tensors,
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _alone() -> None:
+    """Peaks of memory are measured below: what earlier tests have made another thread prepare is ready first."""
+    if (thread := compiled._preparation.thread) is not None:
+        thread.join()
+
 
 NAMED: dict[str, torch.Tensor] = {
     "m": torch.tensor([True, False, True]),

@@ -162,6 +162,18 @@ def test_a_trace_that_is_deleted_and_recorded_again_is_not_verified_yet(
     assert verifications.state(again) is None
 
 
+def test_a_report_that_another_process_has_made_anew_takes_the_place_of_the_one_that_was_read(
+    traces: tuple[TraceStore, list[Trace]], verifications: Verifications, work: Work
+) -> None:
+    store, (first, *_) = traces
+    work.let_end()
+    verifications.verify(first)
+    assert verifications.report(first) == _report(first)
+    newer = _report(first).model_copy(update={"seconds": 0.25})
+    TraceStore(store.directory).attach(first.id, "verdict.json", newer.model_dump_json())
+    assert verifications.report(first) == newer
+
+
 def test_of_many_that_failed_the_last_keep_their_reason(
     traces: tuple[TraceStore, list[Trace]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

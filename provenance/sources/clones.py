@@ -7,12 +7,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from provenance.citation import Pin
+from provenance.durable import one_at_a_time
 from provenance.errors import CarrierFailed
 from provenance.sources.carriers import Delivery, best_delivery, read_file
 
@@ -37,7 +38,7 @@ _NO_REPOSITORY = re.compile(
 
 @contextmanager
 def open_repository(path: Path, *, create: bool = False) -> Iterator["Repo"]:
-    """A git repository for reading, offline. Raises CarrierFailed.
+    """A git repository for reading, offline; with `create` for fetching too, by one at a time. Raises CarrierFailed.
 
     GIT_DIR is named outright: git then neither looks at a GIT_DIR around us, nor refuses a clone
     of another owner (a mounted volume) or a bare one without core.bare. That check guards against
@@ -49,14 +50,16 @@ def open_repository(path: Path, *, create: bool = False) -> Iterator["Repo"]:
         from git.exc import GitError
     except ImportError as error:
         raise CarrierFailed("The git program is missing here.", hint="Install git.") from error
-    try:
-        if create and not (path / "HEAD").is_file():
-            path.mkdir(parents=True, exist_ok=True)
-            Git(path).init(bare=True, quiet=True, env={"GIT_DIR": os.path.abspath(path)})
-        repo = Repo(path)
-    except (GitError, OSError) as error:
-        raise CarrierFailed(f"{path} cannot be opened as a git repository: {error}.") from error
-    with repo:
+    with ExitStack() as held:
+        try:
+            if create:
+                path.mkdir(parents=True, exist_ok=True)
+                held.enter_context(one_at_a_time(path))
+                if not (path / "HEAD").is_file():
+                    Git(path).init(bare=True, quiet=True, env={"GIT_DIR": os.path.abspath(path)})
+            repo = held.enter_context(Repo(path))
+        except (GitError, OSError) as error:
+            raise CarrierFailed(f"{path} cannot be opened as a git repository: {error}.") from error
         repo.git.update_environment(GIT_DIR=os.path.abspath(repo.git_dir), **_OFFLINE)
         yield repo
 

@@ -118,7 +118,7 @@ def open_tab(request: pytest.FixtureRequest, chromium: Browser, site: Site) -> I
     def open(deliberate: tuple[int, ...] = (), **options: object) -> Page:
         wanted = {"base_url": site.base, "viewport": LAPTOP, "color_scheme": "light", **options}
         context = chromium.new_context(**wanted)
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)
         contexts.append(context)
         page = context.new_page()
         listen(page, deliberate)

@@ -9,7 +9,7 @@ from .kinds import check
 pytestmark = pytest.mark.browser
 
 PROMPT = "The quick brown fox jumps over the lazy dog. The quick brown fox jumps over the"
-SHOWN = 20_000
+SHOWN = 120_000
 
 
 @pytest.fixture(scope="module")
