@@ -78,11 +78,12 @@ def _record_vectors(request: Request, here: Explorer, typed: form.VectorsForm) -
 
 @router.get("/traces")
 def show_traces(
-    request: Request, here: Here, q: str = "", model: str = "", sort: str = "", page: str = ""
+    request: Request, here: Here, q: str = "", input: str = "", model: str = "", sort: str = "", page: str = ""
 ) -> Response:
     """All traces, or those that a search finds."""
     order = "oldest" if sort == "oldest" else "newest"
-    wanted = traces.Filter(q[:300], model[:200], order, number_of("page", page) or 0)
+    read = input if input in traces.INPUTS else ""
+    wanted = traces.Filter(q[:300], read, model[:200], order, number_of("page", page) or 0)
     return render(request, "traces.html", traces.traces_page(here, wanted), block="found", keep=True)
 
 

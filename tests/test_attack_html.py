@@ -164,7 +164,7 @@ def test_what_an_address_holds_is_text(api: Api, number: int) -> None:
         "/models/{}", "/sources/{}/b/c", "/sources/openai/gpt-2/{}", "/cite/sites/{}", "/cite/traces/{}",
         "/static/{}",
         "/traces/{}/delete", "/search?q={}", "/search?q=a&trace={}", "/traces?q={}", "/traces?model={}",
-        "/traces?sort={}",
+        "/traces?sort={}", "/traces?input={}",
         "/traces?page={}", "/compare?a={}", "/compare?a={}&b={}", "/compare?tolerance={}", "/compare?how={}&a=x&b=y",
         "/sources/drift?release={}", "/groups/model?trace={}", "/groups/model?layer={}", "/map?site={}",
         "/map?step={}",

@@ -11,11 +11,13 @@ import pytest
 from api_client import FOX, Api, running
 from html_tree import Node, tree, words
 
+from app.explorer import Explorer
 from app.jobs import Job, State
 from app.pages.home import home_page
 from app.pages.progress import progress_page
 from provenance.catalogues import OUTLINES, Reads
-from provenance.trace import Trace
+from provenance.storage import Listed
+from provenance.trace import Record, Trace
 
 OURS = "textbook"
 MODEL = "textbook-pre-causal-l2"
@@ -293,6 +295,60 @@ def test_a_tensor_without_cited_code_has_nothing_to_cite_but_its_trace(api: Api,
     assert api.ask("GET", "/cite/sites/h.attn.weight/1").status_code == 404
 
 
+def test_the_list_of_traces_is_narrowed_to_what_was_read(api: Api, path: str) -> None:
+    text = api.record(prompt="tokens and no vectors").removeprefix("/api")
+    stored = [found for found in api.explorer.store.list() if found.record]
+    everything = {f"/traces/{found.id}": found.record.recipe for found in stored if found.record}
+
+    def found(query: str) -> set[str]:
+        rows = page(api, f"/traces?{query}").one("table", "traces").one("tbody").all("tr")
+        return {row.one("th").one("a").attributes["href"] for row in rows}
+
+    assert len(everything) <= 50
+    assert found("input=vectors") == {url for url, recipe in everything.items() if recipe.drawn}
+    assert found("input=tokens") == {url for url, recipe in everything.items() if not recipe.drawn}
+    assert found("input=") == found("input=nothing+known") == everything.keys()
+    assert found(f"input=vectors&model={MODEL}&q=batch+{BATCH}") == {path}
+    assert text in found("input=tokens&q=no+vectors")
+    form = page(api, "/traces?input=vectors").one("form", "filter")
+    assert form.one("select", id="input").one("option", selected="").text == "seeded vectors"
+    assert "No trace fits" in page(api, "/traces?input=vectors&q=no+vectors").one("main").text
+
+
+def test_the_models_to_choose_stand_below_their_families(api: Api, path: str) -> None:
+    api.record(prompt=FOX)
+    groups = page(api, "/traces").one("select", id="model").all("optgroup")
+    assert [group.attributes["label"] for group in groups] == ["GPT-2", "Textbook transformer"]
+    known = [{option.text for option in group.all("option")} for group in groups]
+    assert "tiny-untrained" in known[0] and MODEL in known[1] and not known[0] & known[1]
+
+
+def test_a_filter_stays_from_one_page_of_the_list_to_the_next(api: Api) -> None:
+    explorer = api.explorer
+    listed = [Listed(f"{n:032x}", record) for n, record in enumerate([_record(explorer)] * 51)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explorer.store, "list", lambda: tuple(listed))
+        shown = page(api, "/traces?input=vectors&q=seed")
+        assert hrefs(shown.one("p", "reel-moves")) == ["/traces?q=seed&input=vectors&page=1"]
+
+
+def _record(explorer: Explorer) -> Record:
+    return next(found.record for found in explorer.store.list() if found.record and found.record.recipe.drawn)
+
+
+def test_runs_of_vectors_do_not_crowd_the_first_page(tmp_path: Path) -> None:
+    with running(tmp_path) as api:
+        lessons = [api.record(model="textbook-l1", length=n, batch=1).removeprefix("/api") for n in (2, 3)]
+        section = page(api, "/").one("section", id="traces")
+        assert hrefs(section) == [*reversed(lessons), "/traces"]
+        own = api.record(prompt=FOX).removeprefix("/api")
+        lessons += [api.record(model="textbook-l1", length=n, batch=1) for n in range(4, 10)]
+        section = page(api, "/").one("section", id="traces")
+        assert hrefs(section) == [own, "/traces", "/traces?input=vectors"]
+        assert words(section.one("p", "note").text).startswith("Not in this list: 8 traces of seeded vectors,")
+        assert "All 9 traces" in section.text
+
+
 def test_lists_and_choices_name_the_vectors(api: Api, path: str) -> None:
     rows = page(api, "/traces?q=batch+3").one("table", "traces").one("tbody").all("tr")
     assert "6 vectors #0 … #5 from seed 0, batch 3" in [row.one("th").text for row in rows]
@@ -389,12 +445,13 @@ def test_a_search_page_says_of_which_family_each_result_is(api: Api, path: str) 
     assert "Textbook" not in inside.text
 
 
-def test_a_site_says_in_which_models_it_exists_and_links_those_traces_alone(api: Api, path: str) -> None:
+def test_a_site_says_in_which_models_it_exists_and_links_those_traces_alone(api: Api) -> None:
     post = recorded(api, model=f"{OURS}-l1", length=2, batch=1)
+    pre = recorded(api, model=f"{OURS}-pre-l1", length=2, batch=1)
     shown = page(api, f"/sites/h.pre.norm1.out?family={OURS}")
     assert "every step, in models with pre-norm only" in words(shown.one("section", id="what").text)
     values = hrefs(shown.one("section", id="values"))
-    assert f"{path}/h.0.pre.norm1.out" in values and not [href for href in values if href.startswith(post)]
+    assert f"{pre}/h.0.pre.norm1.out" in values and not [href for href in values if href.startswith(post)]
 
 
 def test_the_map_of_a_family_is_that_of_its_example_unless_another_variant_is_asked_for(api: Api) -> None:

@@ -358,4 +358,6 @@ def test_the_page_of_a_site_leads_to_its_chapter(api: Api, family: str) -> None:
 def test_a_tensor_leads_to_its_chapter(api: Api, shown: Node) -> None:
     url = link(rows(section(shown, "loss"))[0][3])
     found = get(api, url).one("main")
-    assert [a.attributes["href"] for a in found.all("a") if a.text == "Lesson: the causal decoder"] == [PAGE]
+    (back,) = [a for a in found.all("a") if a.text.startswith("Lesson: ")]
+    assert back.text == "Lesson: the causal decoder, with this run’s text"
+    assert back.attributes["href"] == f"{PAGE}?text=One+two+three+four+five&steps=2"

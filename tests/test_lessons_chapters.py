@@ -1,16 +1,22 @@
 """The chapters' tensors, and the options of a lesson as they stand in a URL."""
 
-from urllib.parse import parse_qsl
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from provenance.catalogues import CATALOGUES
+from provenance.edits import Action, Edit
 from provenance.errors import InvalidOption, NotFound
 from provenance.lessons.chapters import CHAPTERS, chapter, chapter_of
-from provenance.lessons.options import Options
-from provenance.textbook.config import named
+from provenance.lessons.options import TEXT, Options
+from provenance.model import ModelInfo
+from provenance.prompt import Drawn
+from provenance.textbook.config import Config, named
+from provenance.trace import Recipe, TokenRecord
 
 SLUGS = ("scaled-dot-product", "multi-head", "positions", "block", "decoder")
 
@@ -67,6 +73,70 @@ def options(draw: st.DrawFn) -> Options:
 def test_options_come_back_from_their_own_query(given: Options) -> None:
     assert Options.read(dict(parse_qsl(given.query))) == given
     assert named(given.config.name) == given.config
+
+
+USUAL, INPUT = Config(), Drawn()
+
+
+def run(
+    config: Config | None = USUAL, ids: Iterable[int] = range(20), drawn: Drawn | None = INPUT, **changes: Any
+) -> Recipe:
+    """What a recording says of a textbook model, or without a config of another one."""
+    read, family, name = (config.as_json(), "textbook", config.name) if config else ({}, "gpt2", "gpt2")
+    return Recipe(
+        model=ModelInfo(name, family, read, "0" * 64, "a test", False, changes.pop("dtype", "float32")),
+        text=changes.pop("text", None),
+        tokens=tuple(TokenRecord(id=id, hex="") for id in ids),
+        steps=changes.pop("steps", 0),
+        threads=1,
+        torch="2",
+        drawn=drawn,
+        **changes,
+    )
+
+
+@given(options())
+def test_the_options_of_a_run_are_those_it_was_recorded_with(given: Options) -> None:
+    recorded = run(given.config, range(given.length), Drawn(given.batch, given.seed))
+    assert Options.of(recorded) == given
+
+
+@given(st.text(max_size=310), st.integers(0, 9))
+def test_a_text_and_its_steps_are_options_where_a_url_says_them(text: str, steps: int) -> None:
+    found = Options.of(run(None, range(5), None, text=text, steps=steps))
+    said = urlencode({"text": text, "steps": steps})
+    try:
+        read = Options.read(dict(parse_qsl(said)))
+    except InvalidOption:
+        assert found is None
+    else:
+        assert found == (read if (read.text, read.steps) == (text, steps) else None)
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        run(ids=(1, 0, 2)),
+        run(ids=(1, 2, 3)),
+        run(ids=range(65)),
+        run(ids=range(1)),
+        run(drawn=Drawn(9, 0)),
+        run(drawn=Drawn(8, 10**9)),
+        run(Config(temperature=0.001)),
+        run(Config(temperature=0.33333)),
+        run(dtype="bfloat16"),
+        run(edits=(Edit(place="h.0.attn.weight", action=Action.SET),)),
+        run(None, drawn=None),
+        run(None, drawn=None, text=TEXT),
+        run(None, drawn=None, text=TEXT, steps=9),
+        run(None, drawn=None, text=f" {TEXT}", steps=3),
+        run(None, drawn=None, text=TEXT, steps=3, temperature=0.5),
+        run(None, drawn=Drawn()),
+    ],
+    ids=str,
+)
+def test_a_run_that_no_url_of_a_lesson_says_has_no_options(of: Recipe) -> None:
+    assert Options.of(of) is None
 
 
 def test_the_defaults_have_no_query_and_only_what_differs_stands_in_one() -> None:

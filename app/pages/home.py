@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from app.explorer import EXAMPLE, Explorer
 from app.pages.frame import Frame, frame
 from app.pages.groups import Section, sections_of
-from app.pages.links import lens_url, sites_url, tensor_url, trace_url
+from app.pages.links import lens_url, sites_url, tensor_url, trace_url, with_query
 from app.pages.record_form import DTYPES, RecordForm, VectorsForm
 from app.pages.scope import Link, Scope
 from app.pages.trace import starts_of
-from app.pages.traces import JobRow, TraceRow, job_rows, trace_row
+from app.pages.traces import INPUTS, JobRow, TraceRow, input_of, job_rows, trace_row
 from provenance.catalogues import OUTLINES, Reads
 from provenance.errors import ProvenanceError
 from provenance.inputs import said
@@ -41,12 +41,22 @@ class FamilyChoice:
 
 
 @dataclass(frozen=True, slots=True)
+class Unlisted:
+    """Traces that the first page does not list: what they read, how many there are, and where they are listed."""
+
+    title: str
+    url: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class HomePage:
     """The first page.
 
     `starts` lead into a trace where there is one, else to the architecture; `highlights` lead to what
     the default model's showcase names, once its trace is there. `lens_url` is empty where nothing is
-    predicted. `families` has every model family with the number of its tensors.
+    predicted. `families` has every model family with the number of its tensors. `traces` are the newest that
+    read tokens, so that the many runs of the lessons hide nobody's own; `unlisted` counts the others.
     """
 
     frame: Frame
@@ -61,6 +71,7 @@ class HomePage:
     jobs: tuple[JobRow, ...]
     traces: tuple[TraceRow, ...]
     all_traces: int
+    unlisted: tuple[Unlisted, ...]
     start_text: str
     start_url: str
     lens_url: str
@@ -97,8 +108,9 @@ def home_page(explorer: Explorer, form: RecordForm | None = None, vectors: Vecto
         dtypes=DTYPES,
         steps_limit=explorer.settings.steps_limit,
         jobs=job_rows(explorer),
-        traces=tuple(trace_row(found) for found in listed[:_MOST_TRACES]),
+        traces=tuple(trace_row(found) for found in _shown(listed)[:_MOST_TRACES]),
         all_traces=len(listed),
+        unlisted=_unlisted(listed),
         start_text=said(scope.trace.recipe) if scope.trace else "",
         start_url=trace_url(scope.trace.id) if scope.trace else "",
         lens_url=lens_url(scope.trace.id) if scope.trace and scope.outline.predicts else "",
@@ -107,6 +119,23 @@ def home_page(explorer: Explorer, form: RecordForm | None = None, vectors: Vecto
         starts=starts_of(scope),
         sections=sections_of(bare),
         count=len(bare.catalogue.rows),
+    )
+
+
+def _shown(listed: tuple[Listed, ...]) -> tuple[Listed, ...]:
+    """The traces that the page lists: those that read tokens, or all where none did."""
+    others = [found for found in listed if found.record is None or input_of(found.record.recipe) == "tokens"]
+    return tuple(others) if any(found.record for found in others) else listed
+
+
+def _unlisted(listed: tuple[Listed, ...]) -> tuple[Unlisted, ...]:
+    """How many of the other traces read what."""
+    shown = {found.id for found in _shown(listed)}
+    read = [input_of(found.record.recipe) for found in listed if found.record and found.id not in shown]
+    return tuple(
+        Unlisted(title, with_query("/traces", input=input), read.count(input))
+        for input, title in INPUTS.items()
+        if input in read
     )
 
 
@@ -120,9 +149,14 @@ def _models(explorer: Explorer, reads: Reads) -> tuple[ModelChoice, ...]:
 
 
 def _example(explorer: Explorer, listed: tuple[Listed, ...]) -> Trace | None:
-    """The example trace, or the newest that can be read; rather one of the first family that nobody changed."""
-    first = explorer.catalogue().family
-    good = sorted((f for f in listed if f.record is not None), key=lambda found: _less_of_an_example(found, first))
+    """The example trace, or the newest that can be read; rather one of the first family that nobody changed.
+
+    The default model's comes before another's: what readers record does not move where readers start.
+    """
+    first, model = explorer.catalogue().family, explorer.settings.model
+    good = sorted(
+        (f for f in listed if f.record is not None), key=lambda found: _less_of_an_example(found, first, model)
+    )
     for found in good:
         try:
             return explorer.store.open(found.id)
@@ -131,10 +165,10 @@ def _example(explorer: Explorer, listed: tuple[Listed, ...]) -> Trace | None:
     return None
 
 
-def _less_of_an_example(found: Listed, first: str) -> tuple[bool, bool, bool]:
+def _less_of_an_example(found: Listed, family: str, model: str) -> tuple[bool, bool, bool, bool]:
     assert found.record is not None
     recipe = found.record.recipe
-    return recipe.model.family != first, bool(recipe.edits), recipe.text != EXAMPLE
+    return recipe.model.family != family, bool(recipe.edits), recipe.text != EXAMPLE, recipe.model.name != model
 
 
 def _highlights(explorer: Explorer, listed: tuple[Listed, ...]) -> tuple[Link, ...]:

@@ -8,6 +8,7 @@ from app.pages.edited import Edited, edited_of
 from app.pages.evidence import EvidenceGroup, Seen, evidence_of
 from app.pages.families import FamilyLink, family_links
 from app.pages.frame import Frame, frame
+from app.pages.lessons.back import lesson_of_site
 from app.pages.links import cite_url, site_url, sites_url, tensor_url, trace_url
 from app.pages.map import MapView, map_of_tensor
 from app.pages.norms import Norms, norms_of
@@ -99,7 +100,7 @@ def site_page(explorer: Explorer, row: Intermediate, family: str = "") -> SitePa
     return SitePage(
         frame=frame(scope, row.title, site=row.site),
         families=family_links(scope, lambda other: _elsewhere(other, row.site)),
-        what=what_is(scope, row),
+        what=what_is(scope, row, lesson=lesson_of_site(explorer, scope, row.site)),
         map=map_of_tensor(explorer, scope, row),
         traces=_traces(explorer, scope, row),
         evidence=evidence_of(scope.catalogue, explorer.sources, row.site),
@@ -132,7 +133,7 @@ def tensor_page(explorer: Explorer, trace: Trace, address: Address, asked: Asked
         edited=edited_of(explorer, trace, address),
         step=step_name(address.step),
         site_url=site_url(row.site, scope.family),
-        what=what_is(scope, row, address),
+        what=what_is(scope, row, address, lesson=lesson_of_site(explorer, scope, row.site)),
         map=map_of_tensor(explorer, scope, row),
         norms=norms_of(explorer, trace, address),
         moves=_moves(scope, row, address, asked),

@@ -9,6 +9,7 @@ from app.pages.film import Film, film_of
 from app.pages.frame import Frame, frame
 from app.pages.groups import Section, sections_of
 from app.pages.lens import LensTable, NoLens, lens_column
+from app.pages.lessons.back import lesson_of_trace
 from app.pages.links import attribution_url, lens_url, tensor_url, trace_url
 from app.pages.numbers import count, short
 from app.pages.predictions import Prediction, prediction_of
@@ -35,6 +36,7 @@ class TracePage:
     """A recorded trace, looked at from one position. `lens` is None where the prediction says why.
 
     A trace of a model that predicts nothing has no film, prediction and lens; `starts` are tensors to begin with.
+    `lesson` is a chapter of the lessons in the state that the run is of, where it is of one.
     """
 
     frame: Frame
@@ -58,6 +60,7 @@ class TracePage:
     lens: LensTable | None
     lens_url: str
     facts: tuple[Fact, ...]
+    lesson: Link | None
     layers: int
     sections: tuple[Section, ...]
 
@@ -90,6 +93,7 @@ def trace_page(explorer: Explorer, trace: Trace, at: Position) -> TracePage:
         lens=None if isinstance(lens, NoLens) else lens,
         lens_url=lens_url(trace.id, at.number),
         facts=_facts(trace),
+        lesson=lesson_of_trace(explorer, trace),
         layers=trace.layers,
         sections=sections_of(scope),
     )

@@ -1,6 +1,6 @@
 """The list of traces: searched, sorted, a page at a time; and the question before one is deleted."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from app.explorer import Explorer
@@ -9,11 +9,16 @@ from app.pages.links import trace_url, with_query
 from app.pages.numbers import Number, count, short
 from app.pages.progress import Progress, progress_of
 from app.pages.scope import Link, Scope
+from provenance.catalogues import OUTLINES
 from provenance.edits import Edit
 from provenance.inputs import unquoted
 from provenance.store import Listed
+from provenance.trace import Recipe
 
 _ON_A_PAGE = 50
+
+INPUTS: Mapping[str, str] = {"tokens": "tokens of a text", "vectors": "seeded vectors"}
+"""What runs read, as it stands in a URL, and in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,21 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the list was asked for. `sort` is `newest` or `oldest`."""
+    """What the list was asked for. `input` is one of `INPUTS` or empty, `sort` is `newest` or `oldest`."""
 
     query: str = ""
+    input: str = ""
     model: str = ""
     sort: str = "newest"
     page: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyModels:
+    """The models of a family of which there are traces; `family` is its title."""
+
+    family: str
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +76,8 @@ class TracesPage:
 
     frame: Frame
     filter: Filter
-    models: tuple[str, ...]
+    inputs: Mapping[str, str]
+    models: tuple[FamilyModels, ...]
     jobs: tuple[JobRow, ...]
     rows: tuple[TraceRow, ...]
     found: int
@@ -92,7 +107,8 @@ def traces_page(explorer: Explorer, wanted: Filter) -> TracesPage:
     return TracesPage(
         frame=frame(Scope.of(explorer), "Traces"),
         filter=wanted,
-        models=tuple(sorted({found.record.recipe.model.name for found in good if found.record})),
+        inputs=INPUTS,
+        models=_models(good),
         jobs=job_rows(explorer),
         rows=tuple(trace_row(found) for found in fitting[first : first + _ON_A_PAGE]),
         found=len(fitting),
@@ -141,8 +157,31 @@ def trace_row(found: Listed) -> TraceRow:
         steps=recipe.steps,
         predicts=recipe.drawn is None,
         created_at=found.record.created_at.replace("T", " ")[:16] + " UTC",
-        megabytes=Number(f"{size / 1e6:.1f} MB", f"{size} bytes"),
+        megabytes=Number(_size(size), f"{size} bytes"),
         problem="",
+    )
+
+
+def _size(bytes: int) -> str:
+    return f"{bytes / 1e6:.1f} MB" if bytes >= 1e6 else f"{max(1, round(bytes / 1e3))} kB"
+
+
+def input_of(recipe: Recipe) -> str:
+    """What a run read, as a URL says it: one of `INPUTS`."""
+    return "vectors" if recipe.drawn else "tokens"
+
+
+def _models(listed: Iterable[Listed]) -> tuple[FamilyModels, ...]:
+    """The models of the traces by family, the known families first."""
+    names: dict[str, set[str]] = {family: set() for family in OUTLINES}
+    for found in listed:
+        if found.record:
+            model = found.record.recipe.model
+            names.setdefault(model.family, set()).add(model.name)
+    return tuple(
+        FamilyModels(OUTLINES[family].title if family in OUTLINES else family, tuple(sorted(known)))
+        for family, known in names.items()
+        if known
     )
 
 
@@ -153,7 +192,7 @@ def _edits(edits: Iterable[Edit]) -> str:
 def _fits(found: Listed, wanted: Filter) -> bool:
     assert found.record is not None
     recipe = found.record.recipe
-    if wanted.model and recipe.model.name != wanted.model:
+    if wanted.model not in ("", recipe.model.name) or wanted.input not in ("", input_of(recipe)):
         return False
     query = " ".join(wanted.query.split()).casefold()
     text = " ".join((recipe.text or unquoted(recipe)).split()).casefold()
@@ -162,7 +201,7 @@ def _fits(found: Listed, wanted: Filter) -> bool:
 
 def _page(wanted: Filter, page: int, title: str) -> Link:
     query = with_query(
-        "/traces", q=wanted.query or None, model=wanted.model or None,
+        "/traces", q=wanted.query or None, input=wanted.input or None, model=wanted.model or None,
         sort=wanted.sort if wanted.sort != "newest" else None, page=page or None,
     )  # fmt: skip
     return Link(query, "", title)

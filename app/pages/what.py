@@ -8,11 +8,9 @@ from latex2mathml.converter import convert
 from markupsafe import Markup
 
 from app.pages.frame import layered_title
-from app.pages.links import lesson_url
 from app.pages.scope import Link, Scope
 from provenance.catalogue import Intermediate, Kind, Read, Steps
 from provenance.families import FAMILIES
-from provenance.lessons.chapters import chapter_of
 from provenance.names import Address
 from provenance.variants import exists_in
 
@@ -106,7 +104,7 @@ class What:
     lesson: Link | None
 
 
-def what_is(scope: Scope, row: Intermediate, address: Address | None = None) -> What:
+def what_is(scope: Scope, row: Intermediate, address: Address | None = None, *, lesson: Link | None = None) -> What:
     """What a row is, or one of its tensors where an address is given."""
     catalogue = scope.catalogue
     decode = row.steps is Steps.DECODE or (address is not None and address.step > 0)
@@ -136,7 +134,7 @@ def what_is(scope: Scope, row: Intermediate, address: Address | None = None) -> 
         elsewhere=_elsewhere(scope, row),
         map_url=_map_url(scope, row),
         map_title=row.group[-1],
-        lesson=_lesson(scope, row),
+        lesson=lesson,
     )
 
 
@@ -193,13 +191,6 @@ def _map_url(scope: Scope, row: Intermediate) -> str:
     """The map of the row's group, with the row lit."""
     group = next(group for top in scope.catalogue.tree for group in top.walk() if group.path == row.group)
     return scope.map_url(group, row.site)
-
-
-def _lesson(scope: Scope, row: Intermediate) -> Link | None:
-    chapter = chapter_of(scope.family, row.site)
-    if chapter is None:
-        return None
-    return Link(lesson_url(chapter.slug), "", f"{chapter.title[:1].lower()}{chapter.title[1:]}")
 
 
 def _operation(scope: Scope, id: str) -> OperationView:

@@ -7,7 +7,8 @@ from typing import Any, Self
 from urllib.parse import urlencode
 
 from provenance.errors import InvalidOption
-from provenance.textbook.config import Config
+from provenance.textbook.config import FAMILY, Config
+from provenance.trace import Recipe
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
 _DECIMAL = re.compile(r"[0-9]{1,3}(\.[0-9]{1,4})?")
@@ -32,6 +33,8 @@ TEXT = "The quick brown fox jumps over the lazy dog"
 """What GPT-2 reads where a reader types no text: the application's example."""
 MOST_TEXT = 300
 """The most characters of a text."""
+_DTYPE = "float32"
+"""What the lessons' runs compute in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,45 @@ class Options:
                 hint=f"{options.d} can be split into {_in_words(_divisors(options.d))}.",
             )
         return options
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Self | None:
+        """The state whose run this is: that of a textbook model's input, or of a text and its decode steps.
+
+        None where no URL says it: with edits, in another dtype, with other vectors than 0, 1, 2 …, without a text,
+        at a temperature, or outside the limits. Which model read a text, and in which tokens, is not looked at.
+        """
+        if recipe.edits or recipe.temperature or recipe.model.dtype != _DTYPE:
+            return None
+        found = cls._of_vectors(recipe) if recipe.drawn else cls._of_text(recipe)
+        try:
+            return found if found and cls.read(found.changed) == found else None
+        except InvalidOption:
+            return None
+
+    @classmethod
+    def _of_vectors(cls, recipe: Recipe) -> Self | None:
+        numbers = [token.id for token in recipe.tokens]
+        if recipe.drawn is None or recipe.model.family != FAMILY or numbers != list(range(len(numbers))):
+            return None
+        config = Config.from_json(recipe.model.config)
+        return cls(
+            d=config.n_embd,
+            heads=config.n_head,
+            length=len(numbers),
+            batch=recipe.drawn.batch,
+            layers=config.n_layer,
+            norm=config.norm,
+            causal=config.causal,
+            positions=config.positions,
+            temperature=config.temperature,
+            scaled=config.scaled,
+            seed=recipe.drawn.seed,
+        )
+
+    @classmethod
+    def _of_text(cls, recipe: Recipe) -> Self | None:
+        return None if recipe.text is None else cls(text=recipe.text, steps=recipe.steps)
 
     @property
     def config(self) -> Config:

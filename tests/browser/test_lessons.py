@@ -50,8 +50,8 @@ def test_a_number_leads_to_the_tensor_it_was_computed_from_and_back_to_the_chapt
     tab.goto("/lessons/decoder")
     tab.locator("#mask p .live-number").first.click()
     tab.wait_for_url("**/traces/*/h.0.attn.mask")
-    tab.get_by_role("link", name="Lesson: the causal decoder").click()
-    tab.wait_for_url("**/lessons/decoder")
+    tab.get_by_role("link", name="Lesson: the causal decoder, with this run’s options").click()
+    tab.wait_for_url("**/lessons/decoder?causal=yes")
 
 
 def test_the_chapters_lead_from_one_to_the_next_in_the_same_state(tab: Page) -> None:

@@ -8,7 +8,7 @@ from provenance.errors import InvalidOption, InvalidPrompt, PromptTooLong, Unkno
 from provenance.lessons.options import Options
 from provenance.prompt import Token
 
-MOST_TOKENS = 40
+LEAST_TOKENS, MOST_TOKENS = 2, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +82,11 @@ def _another(ids: tuple[int, ...], at: int) -> int:
 
 
 def _check_length(length: int) -> None:
-    if not 2 <= length <= MOST_TOKENS:
+    if not LEAST_TOKENS <= length <= MOST_TOKENS:
         tokens = f"{length} token{'' if length == 1 else 's'}"
         raise InvalidOption(
             "text",
-            f"The text has {tokens}; this chapter takes from 2 to {MOST_TOKENS}.",
+            f"The text has {tokens}; this chapter takes from {LEAST_TOKENS} to {MOST_TOKENS}.",
             hint="Each token but the first is predicted from those before it, and each has a row on the page.",
         )
 
