@@ -43,7 +43,9 @@ def layout(graph: Graph, labels: Mapping[str, Label]) -> Drawing:
         y = row.bottom + _GAP
     at = {item.key: number for number, row in enumerate(rows) for item in row.items}
     lines = lines_of(graph, at, boxes)
-    return Drawing(WIDTH, y - _GAP + 14.0, tuple(boxes[item.key] for item in graph.items), _frames(rows), lines)
+    # A line that leaves the last row turns below it, and is drawn whole.
+    room = 22.0 if any(at[flow.source] == len(rows) - 1 for flow in graph.flows) else 14.0
+    return Drawing(WIDTH, y - _GAP + room, tuple(boxes[item.key] for item in graph.items), _frames(rows), lines)
 
 
 def _rows(graph: Graph) -> list[_Row]:

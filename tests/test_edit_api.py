@@ -118,7 +118,7 @@ _PIECES = st.sampled_from(
 @example("ln_f.s=-1")
 @example("h.1.attn.pattern@1[head=0]=0")
 @example("h.0.attn.mask.m=1")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_edit_text_is_answered_with_a_fault(api: Api, text: str) -> None:
     content = json.dumps({"ids": [5, 6], "steps": 1, "edits": [text]})
     answer = api.ask("POST", "/api/traces", content=content, headers={"content-type": "application/json"})

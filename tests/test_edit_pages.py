@@ -204,7 +204,7 @@ def test_more_changes_than_a_run_can_have_are_refused(api: Api, plain: str) -> N
 
 @pytest.mark.slow
 @given(st.lists(st.text(max_size=20), max_size=4), st.text(max_size=12), st.text(max_size=30), st.text(max_size=12))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_form_is_answered_with_a_fault(
     api: Api, plain: str, picks: list[str], value: str, at: str, what: str
 ) -> None:

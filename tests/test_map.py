@@ -147,6 +147,9 @@ def test_nodes_do_not_overlap_and_lines_go_from_edge_to_edge(group: Group | None
         assert numbers[-1] == pytest.approx(end.y, abs=0.11)
         assert start.x <= numbers[0] <= start.x + start.width
         assert all(0 <= number <= max(WIDTH, drawing.height) for number in numbers)
+        if "Q" in line.path:
+            assert all(0 <= x <= WIDTH for x in numbers[::2])
+            assert all(0 <= y <= drawing.height - 1 for y in numbers[1::2])
 
 
 def test_a_reader_stands_below_what_it_reads_in_the_same_frame() -> None:

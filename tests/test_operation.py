@@ -315,7 +315,7 @@ with running(Path(sys.argv[2])) as api:
     for path in ("/", "/sources", "/models", "/map", address.removeprefix("/api"), "/compare"):
         api.ask("GET", path)
     api.ask("POST", address + "/verdict")
-    end = 600
+    end = 4000
     while api.json(address + "/verdict")["state"] in ("queued", "running") and (end := end - 1):
         __import__("time").sleep(0.05)
     assert api.json(address + "/verdict")["holds"] is True

@@ -401,7 +401,7 @@ class Paced:
     def __call__(self, trace: Trace, progress: Progress) -> Report:
         progress("the cited files' bytes")
         self.started.set()
-        assert self.go.wait(30)
+        assert self.go.wait(120)
         return self.report.model_copy(update={"trace": trace.id})
 
 
@@ -415,7 +415,7 @@ def paced(explorer: Explorer, report: Report, monkeypatch: pytest.MonkeyPatch) -
 
 def settled(explorer: Explorer, trace: Trace) -> None:
     """Wait until the one worker has ended what it does."""
-    explorer.verifications._worker.submit(lambda: None).result(30)
+    explorer.verifications._worker.submit(lambda: None).result(120)
     state = explorer.verifications.state(trace)
     assert state is not None
     assert state.state in (State.DONE, State.FAILED)
@@ -435,7 +435,7 @@ def test_the_button_works_without_javascript(client: Client, explorer: Explorer,
     answer = client.post(action, data=fields, follow_redirects=False)
     assert answer.status_code == 303
     assert answer.headers["location"] == url(trace, "/h.1.attn.q?head=2#sources")
-    assert paced.started.wait(30)
+    assert paced.started.wait(120)
     during = client.get(url(trace, "/h.1.attn.q"))
     assert '<noscript><meta http-equiv="refresh"' in during.text
     shown = Html(during.text)
@@ -451,7 +451,7 @@ def test_the_button_works_without_javascript(client: Client, explorer: Explorer,
 def test_htmx_asks_until_the_proof_is_there(client: Client, explorer: Explorer, paced: Paced) -> None:
     trace = explorer.record(explorer.plan("verified while being watched", steps=1))
     client.post(url(trace, "/verify"), data={"address": "h.0.ln_1.out@1"})
-    assert paced.started.wait(30)
+    assert paced.started.wait(120)
     shown = page(client, url(trace, "/h.0.ln_1.out?step=1"))
     asks = shown.one("p", class_="verifying").attributes["hx-get"]
     assert client.get(asks, headers=HTMX).status_code == 204  # nothing new to say
@@ -472,7 +472,7 @@ def test_the_verdict_page_watches_too(client: Client, explorer: Explorer, paced:
     action, fields = form(page(client, url(trace, "/verdict")))
     answer = client.post(action, data=fields, follow_redirects=False)
     assert answer.headers["location"] == url(trace, "/verdict")
-    assert paced.started.wait(30)
+    assert paced.started.wait(120)
     during = client.get(url(trace, "/verdict"))
     assert '<noscript><meta http-equiv="refresh"' in during.text
     asks = Html(during.text).one("p", class_="verifying").attributes["hx-get"]

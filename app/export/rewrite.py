@@ -16,7 +16,7 @@ DEAD_SENTENCES = ("Choose a token to make it the query. ",)
 
 _VALUES = ".npy"
 _SEPARATOR = "·"
-_DROPPED_IDS = ("record", "record-vectors", "jobs", "change", "tokens", "lessons")
+_DROPPED_IDS = ("record", "to-record", "to-change", "record-vectors", "jobs", "change", "tokens", "lessons")
 _ONLY_LINKS = ("places", "downloads", "turns", "reel-moves", "families")
 _KEPT_ATTRIBUTES = ("class", "id", "title")
 

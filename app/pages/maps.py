@@ -25,6 +25,7 @@ class TraceChoice:
 
     url: str
     text: str
+    model: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def _steps(trace: Trace, group: Group | None, layer: int, step: int, site: str) 
 
 def _traces(explorer: Explorer, scope: Scope, group: Group | None) -> tuple[TraceChoice, ...]:
     found = [
-        TraceChoice(map_url(group, listed.id), _said(listed.record.recipe))
+        TraceChoice(map_url(group, listed.id), _said(listed.record.recipe), listed.record.recipe.model.name)
         for listed in explorer.store.list()
         if listed.record is not None and listed.record.recipe.model.family == scope.catalogue.family
     ]

@@ -250,10 +250,12 @@ def _turns(view: View, plane: Plane) -> tuple[Turn, ...]:
     if max(plane.rows.block, plane.cols.block) > 1:
         # Closer shows the first cells of the window, at most down to one drawn cell for each.
         closer = min(view.zoom * 2, max(-(-s.size // max(1, s.drawn)) for _, _, s, _ in sides))
-        turns.append(Turn("zoom-in", "closer", view.url({"zoom": closer})))
+        turns.append(Turn("zoom-in", "look closer", view.url({"zoom": closer})))
     if view.zoom > 1:
-        turns.append(Turn("zoom-out", "farther", view.url({"zoom": view.zoom // 2 if view.zoom > 3 else None})))
-        turns.append(Turn("zoom-whole", "whole", view.url({"zoom": None, "r0": None, "c0": None})))
+        turns.append(
+            Turn("zoom-out", "from farther away", view.url({"zoom": view.zoom // 2 if view.zoom > 3 else None}))
+        )
+        turns.append(Turn("zoom-whole", "the whole tensor", view.url({"zoom": None, "r0": None, "c0": None})))
     for word, first, side, name in sides:
         if side.first > 0:
             back = max(0, side.first - side.count)

@@ -139,7 +139,7 @@ def _report(catalogue: Catalogue, report: Report) -> ReportView:
     return ReportView(
         badge=_holds(report.holds, "everything that applies holds", "not everything holds"),
         seconds=f"{report.seconds:.0f}",
-        created_at=report.created_at,
+        created_at=report.created_at.replace("T", " ").replace("+00:00", " UTC"),
         versions=tuple(report.versions.items()),
         bytes=tuple(_bytes(catalogue, found) for found in report.bytes),
         coverage=tuple(_coverage(catalogue, found, names) for found in report.coverage),

@@ -177,7 +177,7 @@ def _configured(found: Inspection, config: Config) -> Inspection:
 
 
 def _demo_source(directory: Path) -> Source:
-    text = "A small GPT-2 that this project trained; it ships with it"
+    text = "A small GPT-2 that this project trained"
     here = (directory / "config.json").is_file() and (directory / SINGLE).is_file()
     advice = "" if here else "This copy of the project came without it."
     return Source(DEMO, text, here, FAMILY, directory, Kind.DEMO, advice)

@@ -31,9 +31,9 @@ PHONE = {"width": 390, "height": 844}
 
 @dataclass(frozen=True)
 class Site:
-    """A server with the example recorded by two models: the home page leads into `trace`, of six layers.
+    """A server with the example recorded by two models: the home page leads into `trace`, of the default model.
 
-    `proven` is a verified trace, `other` one of the six layers whose prompt differs in one token, `vectors` a
+    `proven` is a verified trace, `other` one of the same model whose prompt differs in one token, `vectors` a
     verified run of a model that reads no text, `causal` one of its variants.
     """
 
@@ -58,18 +58,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     model = tiny_model_of(EIGHT_HEADS, seed=4)
     checkpoint = write(directory / "eight-heads", config_of(EIGHT_HEADS), state_of(model))
     settings = Settings(
-        data_directory=directory / "data", cache_directory=directory / "cache", model="tiny-untrained",
+        data_directory=directory / "data", cache_directory=directory / "cache", model="eight-heads",
         model_directories=(checkpoint,), example=False, network=False, source_directories=(),
     )  # fmt: skip
     with serving(settings) as served:
         vectors = served.record(None, model="textbook-l2", length=6, batch=3)
         served.verify(vectors)
         causal = served.record(None, model="textbook-pre-causal-l2", length=6, batch=3)
-        tiny = served.record(FOX, steps=STEPS)
-        proven = served.record("It is proven", steps=1)
+        tiny = served.record(FOX, steps=STEPS, model="tiny-untrained")
+        proven = served.record("It is proven", steps=1, model="tiny-untrained")
         served.verify(proven)
-        other = served.record(FOX.replace("fox", "cat"), steps=STEPS, model="eight-heads")
-        trace = served.record(FOX, steps=STEPS, model="eight-heads")
+        other = served.record(FOX.replace("fox", "cat"), steps=STEPS)
+        trace = served.record(FOX, steps=STEPS)
         yield Site(served, tiny, trace, proven, other, vectors, causal)
 
 
