@@ -130,6 +130,7 @@ class Soak:
     def measure(self) -> Measured:
         """What the server process holds."""
         process = Path("/proc") / str(self.server.process.pid)
+        _wait_until_idle(process)
         status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
         return Measured(
             int(status["VmRSS"].split()[0]),
@@ -137,6 +138,30 @@ class Soak:
             len(list((process / "fd").iterdir())),
             sum(_zombie(child) for child in (process / "task" / process.name / "children").read_text().split()),
         )
+
+
+def _wait_until_idle(process: Path) -> None:
+    """Wait until a process has done next to nothing for a second: no thread of it compiles or cleans up."""
+    end, seen, quiet = time.monotonic() + PATIENCE_SECONDS, math.inf, 0
+    while quiet < 4:
+        assert time.monotonic() < end, "the server never rests"
+        time.sleep(0.25)
+        ticks = sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:13]))
+        quiet = quiet + 1 if ticks - seen <= 1 else 0
+        seen = ticks
+
+
+def load_machine_code(soak: "Soak") -> None:
+    """Have so many cells measured that the server makes the machine code for it, which stays in its memory."""
+    maps = Path("/proc") / str(soak.server.process.pid) / "maps"
+    number = 0
+    while "llvmlite" not in maps.read_text():
+        assert number < 1000, "no machine code"
+        trace = soak.server.record(prompt=f"{number} cells", steps=0)
+        for place in ("wte", "logits"):
+            soak.saw(soak.server.client.get(f"/api/traces/{trace}/tensors/{place}"))
+        soak.server.client.delete(f"/api/traces/{trace}")
+        number += 1
 
 
 def _zombie(pid: str) -> bool:
@@ -288,6 +313,7 @@ def soak(
         run.traces.append(first)
         server.client.post(f"/api/traces/{first}/verdict")
         server.until(f"/api/traces/{first}/verdict", "done", "failed")
+        load_machine_code(run)
         fill_summaries(run, summaries)
         warm = run.measure()
         settled = 0
